@@ -1,0 +1,328 @@
+"""Every frame that flows through the lab, as a dataframely schema with one line per column.
+
+Frames are long and tidy. Keys end in ``_id``, instants in ``_at`` (``Datetime[us, UTC]``), units
+are in the name. ``Schema.validate`` reports every problem at once. Frames that come from outside
+are read by :mod:`mnemes_lab.frames`; frames the lab builds are right by construction.
+
+Example:
+    >>> from mnemes_lab import schemas
+    >>> schemas.Hits.primary_key()
+    ['query_id', 'rank']
+    >>> schemas.describe(schemas.Relevance)["column"].to_list()
+    ['query_id', 'fact_id', 'gain']
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dataframely as dy
+import polars as pl
+
+STATUSES = ["active", "quarantined", "revoked"]
+FACT_STATUSES = ["active", "superseded", "retracted", "expired"]
+KINDS = [
+    "durable_fact",
+    "preference",
+    "project_state",
+    "instruction_policy",
+    "correction",
+    "observation",
+    "episode_summary",
+    "skill_procedure",
+    "ephemeral_inference",
+]
+SENSITIVITIES = ["public", "internal", "confidential", "restricted"]
+OUTCOMES = ["stored", "duplicate", "refused"]
+TOOL_PROFILES = ["agent", "operator"]
+REASONS = ["budget", "exhaustive", "expanded", "over_budget", "failed"]
+CERTIFICATES = ["exact", "calibrated", "none"]
+CHECKS = ["ok", "pending", "broken"]
+
+
+def _instant(description: str, *, nullable: bool = False) -> Any:
+    return dy.Datetime(
+        time_unit="us", time_zone="UTC", nullable=nullable, description=description
+    )
+
+
+def _key(description: str) -> Any:
+    return dy.String(primary_key=True, min_length=1, description=description)
+
+
+def _text(description: str, *, nullable: bool = False) -> Any:
+    return dy.String(nullable=nullable, description=description)
+
+
+def _real(description: str, *, nullable: bool = False) -> Any:
+    return dy.Float64(
+        nullable=nullable, allow_inf=False, allow_nan=False, description=description
+    )
+
+
+def _count(description: str, *, key: bool = False, nullable: bool = False) -> Any:
+    return dy.Int64(min=0, primary_key=key, nullable=nullable, description=description)
+
+
+def _enum(categories: list[str], description: str, *, nullable: bool = False) -> Any:
+    return dy.Enum(categories, nullable=nullable, description=description)
+
+
+class Devices(dy.Schema):
+    """One row per device of the mesh."""
+
+    device_id = _key("version 4 UUID")
+    label = _text("what people call it")
+    platform = _text("operating system or kind of machine, may be empty")
+    hostname = _text("network name, may be empty")
+    status = _enum(STATUSES, "may it answer and write")
+    first_seen_at = _instant("registration")
+    last_seen_at = _instant("last sign of life of the device itself")
+    status_changed_at = _instant("when the status was set")
+
+
+class Actors(dy.Schema):
+    """Who acts through a device."""
+
+    actor_id = _key("version 4 UUID")
+    device_id = _text("the device it acts through")
+    name = _text("what people call it; an agent's name is its namespace", nullable=True)
+    kind = _text("human, agent, service, or any other kind, verbatim")
+    tool_profile = _enum(TOOL_PROFILES, "operator may change other devices")
+    provider_model = _text("model behind the actor", nullable=True)
+    granted_by = _text("actor or rule that granted the profile", nullable=True)
+    recorded_at = _instant("registration")
+
+
+class Facts(dy.Schema):
+    """One row per fact, as of one record time."""
+
+    fact_id = _key("identity, unique in the mesh")
+    device_id = _text("the device that owns it")
+    namespace = _text("group of facts on the device; an agent's name")
+    text = _text("the statement")
+    subject = _text("what it is about", nullable=True)
+    predicate = _text("what it says of the subject", nullable=True)
+    object = _text("the value it gives", nullable=True)
+    source = _text("where it came from, the caller's words", nullable=True)
+    kind = _enum(KINDS, "what sort of memory it is")
+    sensitivity = _enum(SENSITIVITIES, "how widely it may be shown")
+    status = _enum(FACT_STATUSES, "current, replaced, withdrawn or past its time")
+    content_digest = dy.String(
+        min_length=64, max_length=64, description="hex SHA-256 of the text's UTF-8 bytes"
+    )
+    observed_at = _instant("when somebody saw it", nullable=True)
+    valid_from = _instant("start of validity, inclusive", nullable=True)
+    valid_to = _instant("end of validity, exclusive", nullable=True)
+    recorded_at = _instant("when the mesh accepted this version")
+    expires_at = _instant("when it stops being current", nullable=True)
+    superseded_by = _text("the fact that replaced it", nullable=True)
+    version = _count("1, and one more for every update")
+
+
+class FactHistory(dy.Schema):
+    """Every version of some facts, oldest first."""
+
+    fact_id = _key("identity of the fact")
+    version = _count("1, and one more for every update", key=True)
+    text = _text("the statement in this version")
+    status = _enum(FACT_STATUSES, "what became of this version")
+    recorded_at = _instant("when this version was accepted")
+    closed_at = _instant("when it stopped being current", nullable=True)
+    superseded_by = _text("the fact that replaced it", nullable=True)
+    reason = _text("why it was closed", nullable=True)
+
+
+class Answers(dy.Schema):
+    """What became of each row of a load: one row per input row, in input order."""
+
+    row = _count("position in the input, from 0", key=True)
+    outcome = _enum(OUTCOMES, "stored, duplicate of a fact already held, or refused")
+    fact_id = _text("the fact that now holds the content", nullable=True)
+    device_id = _text("the device it belongs to", nullable=True)
+    reason = _text("why it was refused or what it repeats", nullable=True)
+
+
+class Catalogue(dy.Schema):
+    """The content-free table of shards."""
+
+    device_id = _key("owner of the shard")
+    state = _enum(STATUSES, "the device's status")
+    generation = _count("grows with every accepted write")
+    facts = _count("accepted facts, replaced ones included")
+    terms = _count("distinct terms of the summary")
+    namespaces = _count("distinct namespaces")
+    searches = _count("how often it was searched")
+    ewma_latency_ms = dy.Float64(min=0, description="moving average of search latency")
+    refreshed_at = _instant("when the summary was last made", nullable=True)
+
+
+class Summaries(dy.Schema):
+    """What a router may know about a shard."""
+
+    device_id = _key("owner of the shard")
+    router = _key("which router reads it")
+    generation = _count("the shard's generation it describes")
+    terms = _count("distinct terms in it")
+    bytes = _count("size as kept")
+    text_leaves = dy.Bool(description="whether words of the device's texts are in it")
+    sha256 = dy.String(min_length=64, max_length=64, description="digest of its bytes")
+
+
+class Queries(dy.Schema):
+    """Questions to search for."""
+
+    query_id = _key("identity within the frame")
+    text = _text("the question; blank matches nothing")
+    device_id = _text("who asks", nullable=True)
+
+
+class Relevance(dy.Schema):
+    """Which facts answer which question."""
+
+    query_id = _key("the question")
+    fact_id = _key("the fact")
+    gain = dy.Float64(min=0, description="how much it helps")
+
+
+class Ranking(dy.Schema):
+    """Shards in the order a router would ask them."""
+
+    router = _key("the router's registered name")
+    query_id = _key("the question")
+    device_id = _key("the shard")
+    rank = dy.Int64(min=1, description="1 is asked first")
+    score = _real("the router's own score")
+
+
+class Hits(dy.Schema):
+    """Facts found, best first."""
+
+    query_id = _key("the question")
+    rank = dy.Int64(min=1, primary_key=True, description="1 is best")
+    device_id = _text("who holds the fact")
+    fact_id = _text("the fact")
+    score = _real("reciprocal-rank fusion of the two lists")
+    lexical_score = _real("BM25 with statistics of all eligible shards", nullable=True)
+    vector_score = _real("cosine of question and fact", nullable=True)
+    lexical_rank = dy.Int64(min=1, nullable=True, description="place in the lexical list")
+    vector_rank = dy.Int64(min=1, nullable=True, description="place in the vector list")
+    text = _text("the statement")
+
+
+class Candidates(dy.Schema):
+    """Scored facts of one or more shards, before they are merged."""
+
+    query_id = _key("the question")
+    device_id = _key("who holds the fact")
+    fact_id = _key("the fact")
+    lexical_score = _real("score of the lexical list; null if not in it", nullable=True)
+    vector_score = _real("score of the vector list; null if not in it", nullable=True)
+    text = _text("the statement")
+
+
+class Trace(dy.Schema):
+    """Which shards a search asked, which it left out, and why."""
+
+    query_id = _key("the question")
+    device_id = _key("an eligible shard")
+    step = dy.Int64(min=1, description="place in the router's ranking")
+    score = _real("the router's score")
+    selected = dy.Bool(description="whether it was searched")
+    reason = _enum(REASONS, "why it was or was not searched")
+    results = _count("returned hits that it holds")
+    latency_ms = _real("time spent in it; null if not searched", nullable=True)
+    generation = _count("the shard's generation that was searched", nullable=True)
+    error = _text("what failed", nullable=True)
+    certificate = _enum(CERTIFICATES, "what is proved about the answer")
+    receipt_id = _text("the receipt of this question")
+
+
+class ItemConflicts(dy.Schema):
+    """Facts that two shards hold under one id with different content; kept out of answers."""
+
+    fact_id = _key("the shared id")
+    device_id = _key("a shard that holds it")
+    content_digest = dy.String(min_length=64, max_length=64, description="digest of its text")
+    recorded_at = _instant("when a search first met it")
+
+
+class Receipts(dy.Schema):
+    """Receipts on record, without their secret."""
+
+    receipt_id = _key("version 4 UUID")
+    version = dy.Int64(min=1, description="byte format")
+    key_id = _text("which key authenticates it")
+    requester_device_id = _text("who asked")
+    exhaustive = dy.Bool(description="whether every eligible shard was asked for")
+    selected = _count("shards searched")
+    eligible = _count("shards that could have been")
+    results = _count("hits returned")
+    recorded_at = _instant("when it was written")
+
+
+class Report(dy.Schema):
+    """What `check` found, one row per thing looked at."""
+
+    item = _key("the file, index or table")
+    check = _key("what was looked at")
+    outcome = _enum(CHECKS, "ok, pending (will heal by itself) or broken")
+    detail = _text("what is wrong", nullable=True)
+
+
+class Measures(dy.Schema):
+    """Results of a benchmark."""
+
+    measure = _key("what was measured")
+    value = _real("the figure")
+    unit = _text("its unit")
+    against = _text("the peer measured in the same run", nullable=True)
+    ratio = _real("value over the peer's, in the sense the measure's name says", nullable=True)
+
+
+PUBLIC: dict[str, type[dy.Schema]] = {
+    "devices": Devices,
+    "actors": Actors,
+    "facts": Facts,
+    "history": FactHistory,
+    "answers": Answers,
+    "catalogue": Catalogue,
+    "summaries": Summaries,
+    "queries": Queries,
+    "relevance": Relevance,
+    "ranking": Ranking,
+    "candidates": Candidates,
+    "hits": Hits,
+    "trace": Trace,
+    "item_conflicts": ItemConflicts,
+    "receipts": Receipts,
+    "report": Report,
+    "measures": Measures,
+}
+
+
+def empty(schema: type[dy.Schema]) -> pl.DataFrame:
+    """A frame of `schema` without rows."""
+    return pl.DataFrame(schema=dtypes(schema))
+
+
+def dtypes(schema: type[dy.Schema]) -> dict[str, pl.DataType]:
+    """Column names and polars types of a schema, in order."""
+    return {name: column.dtype for name, column in schema.columns().items()}
+
+
+def describe(schema: type[dy.Schema]) -> pl.DataFrame:
+    """The columns of a schema as a frame: column, dtype, nullable, key, meaning."""
+    keys = schema.primary_key()
+    return pl.DataFrame(
+        [
+            {
+                "column": name,
+                "dtype": str(column.dtype),
+                "nullable": bool(column.nullable),
+                "key": name in keys,
+                "meaning": column.description or "",
+            }
+            for name, column in schema.columns().items()
+        ]
+    )
