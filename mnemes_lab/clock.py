@@ -20,16 +20,22 @@ from mnemes_lab.errors import InstantError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\d)[Tt ]([01]\d|2[0-3])(:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:[0-5]\d)",
+    re.ASCII,
 )
+_FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 _HINT = "give an RFC 3339 time with an offset, such as 2031-06-11T09:30:00+02:00"
+
+_STEP_HINT = "two readings must never be the same instant"
 
 
 def to_us(value: datetime | str, *, what: str = "time") -> int:
     """Read an aware datetime or RFC 3339 text as microseconds since the epoch.
 
     Raises:
-        InstantError: no offset, an impossible date, or a form that is not RFC 3339.
+        InstantError: no offset, an impossible date, a form that is not RFC 3339, or an instant
+            outside the years 1 to 9999 in UTC.
 
     Example:
         >>> to_us("2031-06-11T09:30:00+02:00") == to_us("2031-06-11T07:30:00z")
@@ -39,20 +45,23 @@ def to_us(value: datetime | str, *, what: str = "time") -> int:
         match = _RFC3339.fullmatch(value.strip())
         if match is None:
             raise InstantError(f"{what} is not an RFC 3339 time.", found=value, hint=_HINT)
-        day, clock, fraction, offset = match.groups()
+        day, hour, rest, fraction, offset = match.groups()
         micros = ((fraction or "") + "000000")[:6]
         offset = "+00:00" if offset in "Zz" else offset
         try:
-            value = datetime.fromisoformat(f"{day}T{clock}.{micros}{offset}")
+            value = datetime.fromisoformat(f"{day}T{hour}{rest}.{micros}{offset}")
         except ValueError:
             raise InstantError(f"{what} is not a real instant.", found=value, hint=_HINT) from None
-    if not isinstance(value, datetime):
+    if not isinstance(value, datetime) or value != value:  # pandas.NaT is a datetime
         raise InstantError(f"{what} is not a datetime or RFC 3339 text.", found=value, hint=_HINT)
     if value.utcoffset() is None:
         raise InstantError(
             f"{what} has no offset, so it names no instant.", found=value.isoformat(), hint=_HINT
         )
-    return (value - EPOCH) // timedelta(microseconds=1)
+    us = (value - EPOCH) // timedelta(microseconds=1)
+    if not _FIRST <= us <= _LAST:  # its own offset carries it out of what UTC can show
+        raise InstantError(f"{what} is outside the years 1 to 9999.", found=value.isoformat())
+    return us
 
 
 def from_us(us: int) -> datetime:
@@ -68,7 +77,7 @@ def rfc3339(us: int) -> str:
         '2026-07-19T10:00:00.500+00:00'
     """
     seconds, fraction = divmod(us, 1_000_000)
-    text = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    text = (EPOCH + timedelta(seconds=seconds)).isoformat().removesuffix("+00:00")
     if fraction:
         text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
     return text + "+00:00"
@@ -134,6 +143,8 @@ class LabClock:
         latency_ms: float = 1.0,
     ) -> None:
         """Set the first instant, the step and the answer of every stopwatch."""
+        if step_ms < 1:
+            raise InstantError("step_ms must be at least 1.", found=step_ms, hint=_STEP_HINT)
         self.step_us = step_ms * 1000
         self.latency_ms = latency_ms
         self._next = to_us(start)

@@ -12,6 +12,8 @@ from typing import Any
 
 import rfc8785
 
+from mnemes_lab.errors import InputError
+
 
 def sha256_hex(data: bytes | str) -> str:
     """Lower-case hex SHA-256 of bytes, or of a text's UTF-8 bytes.
@@ -26,11 +28,18 @@ def sha256_hex(data: bytes | str) -> str:
 def canonical_json(value: Any) -> bytes:
     """RFC 8785 bytes of a JSON value.
 
+    Raises:
+        InputError: not JSON, a number beyond what JSON readers agree on (2**53), or text with
+            half a character.
+
     Example:
         >>> canonical_json({"b": 1.0, "a": "ñ"}).decode()
         '{"a":"ñ","b":1}'
     """
-    return rfc8785.dumps(value)
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.CanonicalizationError as error:
+        raise InputError(f"This has no canonical JSON: {error}.") from None
 
 
 def compact_json(value: Any) -> bytes:
@@ -38,8 +47,12 @@ def compact_json(value: Any) -> bytes:
 
     Equal to RFC 8785 where keys are ASCII and already sorted and no number is a float; about
     thirty times faster, which receipts of many shards need.
+
+    Example:
+        >>> compact_json({"b": 1, "a": None})
+        b'{"b":1,"a":null}'
     """
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def preimage(domain: str, *fields: bytes | str) -> bytes:

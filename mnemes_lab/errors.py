@@ -5,10 +5,10 @@ One root, :class:`MnemesError`. Each message says what was wrong, what was found
 class (``ValueError``, ``LookupError``, ``ImportError``), so ordinary ``except`` clauses work.
 
 Example:
-    >>> raise BudgetError("budget must be at least 1.", found=0, hint="use None for the default")
+    >>> raise BudgetError("budget must be at least 1.", found=0, hint="give 1 or more")
     Traceback (most recent call last):
     ...
-    mnemes_lab.errors.BudgetError: budget must be at least 1. Found 0. Hint: use None for the default
+    mnemes_lab.errors.BudgetError: budget must be at least 1. Found 0. Hint: give 1 or more
 """
 
 from __future__ import annotations
@@ -156,9 +156,20 @@ class EncoderMismatchError(EncoderError, ValueError):
 class ReceiptError(MnemesError):
     """A receipt that cannot be trusted; `reason` is the failing check."""
 
+    reason = "receipt"
+
+    def __init__(
+        self, what: str, *, reason: str = "", found: object = _NOTHING, hint: str = ""
+    ) -> None:
+        """Keep the failing check as one word beside the message."""
+        super().__init__(what, found=found, hint=hint)
+        self.reason = reason or self.reason
+
 
 class ReceiptKeyError(ReceiptError):
     """The key a receipt needs is missing, unreadable or not private."""
+
+    reason = "key"
 
 
 class MissingExtraError(MnemesError, ImportError):

@@ -4,6 +4,7 @@ Rules at the door (one place, both kinds, same answer):
 
 * The index of a pandas frame carries no meaning and is ignored.
 * Columns are matched by name; a missing optional column reads as null, an unknown one is an error.
+* A column without any value reads as null whatever its dtype: it says nothing.
 * Text columns may be text, categorical or enum; anything else is a wrong dtype, never converted.
 * Instants may be aware datetimes of one zone, or text and objects that
   :func:`mnemes_lab.clock.to_us` reads one by one. A column of naive datetimes is refused whole.
@@ -13,7 +14,8 @@ Rules at the door (one place, both kinds, same answer):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import dataframely as dy
@@ -26,7 +28,16 @@ from mnemes_lab.schemas import dtypes
 
 FrameT = TypeVar("FrameT")
 Kind = Literal["polars", "pandas"]
-_TEXT = (pl.String, pl.Categorical, pl.Enum)
+_TEXT = (nw.String, nw.Object, nw.Categorical, nw.Enum)
+_BROKEN = {
+    "nullability": "missing",
+    "nan": "not a number",
+    "inf": "not finite",
+    "min": "too small",
+    "min_length": "too short",
+    "max_length": "too long",
+}
+_MANY = 20  # problems listed one by one
 
 
 def kind_of(frame: Any) -> Kind:
@@ -35,7 +46,12 @@ def kind_of(frame: Any) -> Kind:
     Raises:
         SchemaError: it is neither.
     """
-    native = nw.from_native(frame, eager_only=True, pass_through=True)
+    try:
+        native = nw.from_native(frame, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:  # only pandas allows it
+        raise SchemaError(
+            "A column name appears twice.", problems=[" ".join(str(error).split())]
+        ) from None
     if isinstance(native, nw.DataFrame):
         if native.implementation.is_polars():
             return "polars"
@@ -85,12 +101,25 @@ def read(frame: Any, schema: type[dy.Schema], *, optional: tuple[str, ...] = ())
     )
     problems = [f"row {row}: {why}" for row, why in sorted(bad.items())]
     if not problems:
-        try:
-            return cast(pl.DataFrame, schema.validate(table, cast=True))
-        except (dy.exc.ValidationError, dy.exc.SchemaError) as error:
-            problems = [line.strip(" -*") for line in str(error).splitlines()[1:] if line.strip()]
-            problems = problems or [str(error)]
-    raise SchemaError(f"This is not a {schema.__name__.lower()} frame.", problems=problems[:20])
+        good, failures = schema.filter(table, cast=True)
+        if not len(failures):
+            return cast(pl.DataFrame, good)
+        problems = [_explain(schema, rule, n) for rule, n in sorted(failures.counts().items())]
+    if len(problems) > _MANY:
+        problems[_MANY:] = [f"and {len(problems) - _MANY} more"]
+    raise SchemaError(f"This is not a {schema.__name__.lower()} frame.", problems=problems)
+
+
+def _explain(schema: type[dy.Schema], rule: str, rows: int) -> str:
+    """A broken rule of a schema in words."""
+    name, _, check = rule.partition("|")
+    count = "1 row" if rows == 1 else f"{rows} rows"
+    if not check:
+        return f"key {schema.primary_key()}: repeated in {count}"
+    dtype = schema.columns()[name].dtype
+    if check == "dtype" and isinstance(dtype, pl.Enum):
+        return f"{name}: not one of {dtype.categories.to_list()} in {count}"
+    return f"{name}: {_BROKEN.get(check, check)} in {count}"
 
 
 def _required(schema: type[dy.Schema], optional: tuple[str, ...]) -> list[str]:
@@ -144,6 +173,31 @@ def read_rows(
     return pl.DataFrame(out), bad
 
 
+def read_records(
+    records: Sequence[Mapping[str, Any]], columns: Mapping[str, pl.DataType], *, required: list[str]
+) -> tuple[pl.DataFrame, dict[int, str]]:
+    """Read plain records (parsed JSON lines, keyword arguments) by the rules of `read_rows`.
+
+    Raises:
+        MissingColumnError: no record has a required column.
+        SchemaError: a record has a column that is not known.
+    """
+    have = list(dict.fromkeys(key for record in records for key in record))
+    _check_columns(have, columns, required if records else [], "refuse")
+    bad: dict[int, str] = {}
+    out = {}
+    for name, dtype in columns.items():
+        values = [record.get(name) for record in records]
+        if isinstance(dtype, pl.Datetime):
+            us = _each(values, name, bad, partial(to_us, what=name))
+            out[name] = pl.Series(name, us, dtype=pl.Int64).cast(dtype)
+        elif _plain(dtype) == pl.String:
+            out[name] = pl.Series(name, _each(values, name, bad, _whole_text), dtype=pl.String)
+        else:
+            out[name] = pl.Series(name, values, dtype=dtype)
+    return pl.DataFrame(out), bad
+
+
 def _plain(dtype: pl.DataType) -> Any:
     return pl.String if isinstance(dtype, (pl.Enum, pl.Categorical)) else dtype
 
@@ -152,26 +206,27 @@ def _check_columns(
     have: list[str], columns: Mapping[str, Any], required: list[str], extra: str
 ) -> None:
     missing = sorted(set(required) - set(have))
+    unknown = sorted(set(map(str, have)) - set(columns)) if extra == "refuse" else []
+    hint = f"known columns are {sorted(columns)}"
     if missing:
-        raise MissingColumnError(
-            f"Missing column(s) {missing}.",
-            problems=[f"found {sorted(map(str, have))}"],
-            hint=f"known columns are {sorted(columns)}",
-        )
-    unknown = sorted(set(map(str, have)) - set(columns))
-    if unknown and extra == "refuse":
-        raise SchemaError(
-            f"Unknown column(s) {unknown}.", hint=f"known columns are {sorted(columns)}"
-        )
+        problems = [f"found {sorted(map(str, have))}"]
+        problems += [f"unknown column(s) {unknown}"] if unknown else []
+        raise MissingColumnError(f"Missing column(s) {missing}.", problems=problems, hint=hint)
+    if unknown:
+        raise SchemaError(f"Unknown column(s) {unknown}.", hint=hint)
 
 
-def _column(series: nw.Series[Any], name: str, dtype: pl.DataType, bad: dict[int, str]) -> pl.Series:
+def _column(
+    series: nw.Series[Any], name: str, dtype: pl.DataType, bad: dict[int, str]
+) -> pl.Series:
     """One column as polars, recording the rows it could not read."""
+    if series.null_count() == len(series):
+        return pl.Series(name, [None] * len(series), dtype=_plain(dtype))
     if isinstance(dtype, pl.Datetime):
         return _instants(series, name, bad)
     if _plain(dtype) == pl.String:
         return _texts(series, name, bad)
-    return _numbers(series, name, dtype)
+    return _typed(series, name, dtype)
 
 
 def _wrong(name: str, found: object, wanted: str) -> SchemaError:
@@ -184,16 +239,18 @@ def _is_null(value: object) -> bool:
     """None, NaN, NaT and pandas.NA, without importing pandas."""
     if value is None:
         return True
-    different = value != value  # noqa: PLR0124 - NaN and NaT differ from themselves
-    return different is True or type(value).__name__ in ("NAType", "NaTType")
+    try:
+        return bool(value != value)  # every NaN and NaT differs from itself
+    except (TypeError, ValueError):  # pandas.NA has no truth value, and neither have arrays
+        return type(value).__name__ == "NAType"
 
 
 def _each(
-    series: nw.Series[Any], name: str, bad: dict[int, str], read: Callable[[Any], Any]
+    values: Sequence[Any], name: str, bad: dict[int, str], read: Callable[[Any], Any]
 ) -> list[Any]:
     """Read values one by one; a failing one becomes null and a reason."""
     out: list[Any] = []
-    for row, value in enumerate(series.to_list()):
+    for row, value in enumerate(values):
         if _is_null(value):
             out.append(None)
             continue
@@ -206,19 +263,17 @@ def _each(
 
 
 def _texts(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Series:
-    dtype = series.dtype
+    if series.dtype not in _TEXT:
+        raise _wrong(name, series.dtype, "text")
     native = series.to_native()
-    if isinstance(native, pl.Series):
-        if native.dtype == pl.Null:
-            return native.cast(pl.String).alias(name)
-        if not isinstance(native.dtype, _TEXT):
-            raise _wrong(name, native.dtype, "text")
+    if isinstance(native, pl.Series) and native.dtype != pl.Object:
         return native.cast(pl.String).alias(name)
-    if dtype not in (nw.String, nw.Object, nw.Categorical, nw.Enum):
-        if series.null_count() == len(series):
-            return pl.Series(name, [None] * len(series), dtype=pl.String)
-        raise _wrong(name, dtype, "text")
-    return pl.Series(name, _each(series, name, bad, _whole_text), dtype=pl.String)
+    return pl.Series(name, _each(series.to_list(), name, bad, _whole_text), dtype=pl.String)
+
+
+def _polars(series: nw.Series[Any]) -> pl.Series:
+    native = series.to_native()
+    return native if isinstance(native, pl.Series) else cast(pl.Series, pl.from_pandas(native))
 
 
 def _whole_text(value: object) -> str:
@@ -245,30 +300,35 @@ def _instants(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Seri
                     "Hint: attach a zone, for example .dt.replace_time_zone('UTC')"
                 ],
             )
-        native = series.to_native()
-        if not isinstance(native, pl.Series):
-            native = pl.from_pandas(native)
-        return native.dt.convert_time_zone("UTC").cast(target).alias(name)
-    if series.null_count() == len(series):
-        return pl.Series(name, [None] * len(series), dtype=target)
-    if dtype not in (nw.String, nw.Object, nw.Categorical):
+        # Convert first: pandas knows zones that polars does not, such as a bare +05:30.
+        return _polars(series.dt.convert_time_zone("UTC")).cast(target).alias(name)
+    if dtype not in _TEXT:
         raise _wrong(name, dtype, "aware datetimes or RFC 3339 text")
-    us = _each(series, name, bad, lambda value: to_us(value, what=name))
+    us = _each(series.to_list(), name, bad, partial(to_us, what=name))
     return pl.Series(name, us, dtype=pl.Int64).cast(target)
 
 
-def _numbers(series: nw.Series[Any], name: str, dtype: pl.DataType) -> pl.Series:
-    native = series.to_native()
-    column = native if isinstance(native, pl.Series) else pl.from_pandas(native)
-    if column.dtype == pl.Null:
-        return column.cast(dtype).alias(name)
-    wanted_int = dtype.is_integer()
-    fits = column.dtype.is_integer() or (dtype.is_float() and column.dtype.is_float())
-    if dtype == pl.Boolean:
-        fits = column.dtype == pl.Boolean
-    if not fits:
-        raise _wrong(name, column.dtype, "whole numbers" if wanted_int else str(dtype))
-    return column.cast(dtype).alias(name)
+def _fits(have: Any, wanted: Any) -> bool:
+    """Whether a polars type may be cast to another without changing what it says."""
+    if isinstance(wanted, pl.List):
+        return isinstance(have, pl.List) and (
+            have.inner == pl.Null or _fits(have.inner, wanted.inner)
+        )
+    if wanted.is_float():
+        return bool(have.is_numeric())
+    return bool(have.is_integer()) if wanted.is_integer() else bool(have == wanted)
 
 
-__all__ = ["InstantError", "Kind", "give_back", "kind_of", "read", "read_rows"]
+def _typed(series: nw.Series[Any], name: str, dtype: pl.DataType) -> pl.Series:
+    """Numbers, flags and lists: whole columns of one type."""
+    wanted = "whole numbers" if dtype.is_integer() else str(dtype)
+    try:
+        column = _polars(series)
+        if _fits(column.dtype, dtype):
+            return column.cast(dtype).alias(name)
+    except (ValueError, TypeError, pl.exceptions.PolarsError):  # mixed objects, or out of range
+        pass
+    raise _wrong(name, series.dtype, wanted)
+
+
+__all__ = ["InstantError", "Kind", "give_back", "kind_of", "read", "read_records", "read_rows"]

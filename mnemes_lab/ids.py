@@ -19,6 +19,7 @@ MAX_FACT_ID = 200
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII
 )
+_FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters that look like a blank
 _PLAIN = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -59,16 +60,18 @@ def check_name(text: str, *, what: str, limit: int = MAX_FACT_ID) -> str:
     """Text a caller may use as an id, a label or a namespace: not blank, bounded, printable.
 
     Raises:
-        IdError: blank, longer than `limit`, or holding a control character or a lone surrogate.
+        IdError: blank (spaces and marks nobody can see included), longer than `limit`, or holding
+            a control character or a lone surrogate.
     """
     if not isinstance(text, str):
         raise IdError(f"{what} is not text.", found=text)
-    if not text.strip():
-        raise IdError(f"{what} is blank.", found=text)
     if len(text) > limit:
         raise IdError(f"{what} is longer than {limit} characters.", found=len(text))
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in text):
+    categories = [unicodedata.category(c) for c in text]
+    if "Cc" in categories or "Cs" in categories:
         raise IdError(f"{what} holds a control character or half a character.", found=text)
+    if all(k[0] in "ZC" or c in _FILLERS for c, k in zip(text, categories, strict=True)):
+        raise IdError(f"{what} is blank.", found=text)
     return text
 
 
@@ -87,10 +90,8 @@ def _render(raw: bytes) -> list[str]:
         block[i + 6] = (block[i + 6] & 0x0F) | 0x40
         block[i + 8] = (block[i + 8] & 0x3F) | 0x80
     h = block.hex()
-    return [
-        f"{h[i : i + 8]}-{h[i + 8 : i + 12]}-{h[i + 12 : i + 16]}-{h[i + 16 : i + 20]}-{h[i + 20 : i + 32]}"
-        for i in range(0, len(h), 32)
-    ]
+    blocks = (h[i : i + 32] for i in range(0, len(h), 32))
+    return [f"{b[:8]}-{b[8:12]}-{b[12:16]}-{b[16:20]}-{b[20:]}" for b in blocks]
 
 
 class RandomIds:

@@ -41,9 +41,7 @@ CHECKS = ["ok", "pending", "broken"]
 
 
 def _instant(description: str, *, nullable: bool = False) -> Any:
-    return dy.Datetime(
-        time_unit="us", time_zone="UTC", nullable=nullable, description=description
-    )
+    return dy.Datetime(time_unit="us", time_zone="UTC", nullable=nullable, description=description)
 
 
 def _key(description: str) -> Any:
@@ -55,9 +53,7 @@ def _text(description: str, *, nullable: bool = False) -> Any:
 
 
 def _real(description: str, *, nullable: bool = False) -> Any:
-    return dy.Float64(
-        nullable=nullable, allow_inf=False, allow_nan=False, description=description
-    )
+    return dy.Float64(nullable=nullable, allow_inf=False, allow_nan=False, description=description)
 
 
 def _count(description: str, *, key: bool = False, nullable: bool = False) -> Any:
@@ -163,7 +159,7 @@ class Summaries(dy.Schema):
     device_id = _key("owner of the shard")
     router = _key("which router reads it")
     generation = _count("the shard's generation it describes")
-    terms = _count("distinct terms in it")
+    terms = dy.List(dy.String(), description="what the router compares with the query")
     bytes = _count("size as kept")
     text_leaves = dy.Bool(description="whether words of the device's texts are in it")
     sha256 = dy.String(min_length=64, max_length=64, description="digest of its bytes")

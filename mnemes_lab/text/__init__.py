@@ -1,0 +1,1 @@
+"""Text: words and their statistics, vectors, and what keeps both from being made twice."""

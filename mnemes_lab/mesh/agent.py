@@ -1,0 +1,144 @@
+"""Devices and agents as handles: thin, they act through their mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from mnemes_lab.clock import from_us
+from mnemes_lab.errors import ConflictError, InputError
+from mnemes_lab.store import control
+
+if TYPE_CHECKING:
+    from mnemes_lab.mesh.found import Found
+    from mnemes_lab.mesh.mesh import Mesh
+
+
+class Device:
+    """A device of a mesh.
+
+    Attributes:
+        device_id: Its version 4 UUID.
+        label: What people call it.
+    """
+
+    def __init__(self, mesh: Mesh, device_id: str, label: str) -> None:
+        """Use :meth:`Mesh.device`."""
+        self._mesh, self.device_id, self.label = mesh, device_id, label
+
+    @property
+    def status(self) -> str:
+        """Active, quarantined or revoked."""
+        return str(control.find_device(self._mesh.store, self.device_id)["status"])
+
+    def heartbeat(self) -> None:
+        """Record a sign of life."""
+        control.heartbeat(self._mesh.store, self.device_id)
+
+    def quarantine(self) -> None:
+        """Keep it out of searches and writes until reactivated."""
+        control.set_status(self._mesh.store, self.device_id, "quarantined")
+
+    def reactivate(self) -> None:
+        """End a quarantine."""
+        control.set_status(self._mesh.store, self.device_id, "active")
+
+    def revoke(self) -> None:
+        """Shut it out for good."""
+        control.set_status(self._mesh.store, self.device_id, "revoked")
+
+    def rotate(self) -> control.Credential:
+        """Give it a new credential, shown once; the old one stops working."""
+        return control.rotate(self._mesh.store, self.device_id)
+
+    def supply_terms(self, terms: str | None) -> None:
+        """Route to it by these terms instead of those of its facts; None goes back."""
+        self._mesh.view.supply(self.device_id, terms)
+
+    def __repr__(self) -> str:
+        """Its label and id."""
+        return f"Device({self.label!r}, {self.device_id})"
+
+
+class Agent:
+    """An actor with a namespace on its device.
+
+    Attributes:
+        name: Its name, which is its namespace.
+        actor_id: Its identity as an actor.
+        device: The device it acts through.
+    """
+
+    def __init__(self, mesh: Mesh, name: str, actor_id: str, device: Device) -> None:
+        """Use :meth:`Mesh.agent`."""
+        self._mesh, self.name, self.actor_id, self.device = mesh, name, actor_id, device
+
+    def remember(
+        self, text: str, *, ttl: timedelta | None = None, **columns: str | datetime | None
+    ) -> str:
+        """Store one statement in the agent's namespace.
+
+        Args:
+            text: The statement.
+            ttl: How long it stays current.
+            **columns: Any other column of the `facts` frame that a caller may set.
+
+        Returns:
+            The fact's id; for a statement it holds already, the id of that fact.
+
+        Raises:
+            InputError: the statement was refused; the reason is named.
+        """
+        row: dict[str, Any] = {"namespace": self.name, **columns, "text": text}
+        if ttl is not None:
+            if "expires_at" in row or ttl <= timedelta(0):
+                raise InputError("Give either expires_at or a ttl above zero.", found=ttl)
+            row["expires_at"] = from_us(self._mesh.store.now()) + ttl
+        answer = self._mesh._add_records([row], self.device.device_id).row(0, named=True)
+        if answer["outcome"] == "refused":
+            raise InputError(f"The fact was refused: {answer['reason']}.")
+        return str(answer["fact_id"])
+
+    def recall(self, query: str, *, k: int = 10, **options: Any) -> Found:
+        """Search this agent's own namespace on its own device's behalf.
+
+        Other agents' facts in a namespace of the same name are found too: a namespace is a
+        group of facts, not a wall. Use `mesh.search` to ask everyone.
+        """
+        return self._mesh.search(query, asker=self, k=k, namespaces=[self.name], **options)
+
+    def supersede(
+        self, fact_id: str, text: str, *, reason: str | None = None, **columns: Any
+    ) -> str:
+        """Replace a fact by a new one; answers the new id."""
+        return self._mesh.supersede(fact_id, text, reason=reason, **columns)
+
+    def retract(self, fact_id: str, *, reason: str | None = None) -> None:
+        """Withdraw a fact; it stays in the history."""
+        self._mesh.retract(fact_id, reason=reason)
+
+    def __repr__(self) -> str:
+        """Its name and device."""
+        return f"Agent({self.name!r} on {self.device.label!r})"
+
+
+def find_or_register(
+    mesh: Mesh, label: str, details: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """The device with this id or label, registered when the label is new: (id, label)."""
+    store = mesh.store
+    try:
+        found = control.find_device(store, label)
+    except control.DeviceNotFoundError:
+        if control.looks_like_id(label):
+            raise
+        device_id, _ = control.register_device(store, label, **(details or {}))
+        return device_id, label
+    wanted = {k: v for k, v in (details or {}).items() if v}
+    for key, value in wanted.items():
+        if found[key] not in ("", value):
+            raise ConflictError(
+                f"The device {label!r} has another {key}.", found=(found[key], value)
+            )
+    return found["device_id"], found["label"]

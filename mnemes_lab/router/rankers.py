@@ -1,0 +1,164 @@
+"""Routers that order shards for a question. Pure functions: none of them touches a database."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from mnemes_lab import schemas
+from mnemes_lab.errors import BudgetError, InputError
+from mnemes_lab.frames import give_back, kind_of, read
+from mnemes_lab.text.lexicon import ascii_tokens, routing_tokens
+
+Scores = npt.NDArray[np.int64]
+
+
+class Overlap(NamedTuple):
+    """Shared terms: twice the number of query terms the shard knows, and one if it asks.
+
+    The source system's rule. `tokenise` decides what a term is: Unicode (`overlap`) or the
+    source's own ASCII rule (`overlap:ascii`).
+    """
+
+    name: str
+    tokenise: Callable[[str], list[str]]
+    terms: str  # the method of TermSummary that gives a shard's terms
+
+
+ROUTERS = {
+    "overlap": Overlap("overlap", routing_tokens, "unicode_terms"),
+    "overlap:ascii": Overlap("overlap:ascii", ascii_tokens, "plain_terms"),
+}
+
+
+def router_named(name: str) -> Overlap:
+    """The router with this name.
+
+    Raises:
+        InputError: none; the nearest names are given.
+    """
+    if name not in ROUTERS:
+        near = difflib.get_close_matches(str(name), ROUTERS, n=2) or sorted(ROUTERS)
+        raise InputError("No such router.", found=name, hint=f"one of {near}")
+    return ROUTERS[name]
+
+
+class OverlapTable:
+    """Terms of some shards, turned around: which shards know a term."""
+
+    def __init__(self, device_ids: Sequence[str], terms: Sequence[frozenset[str]]) -> None:
+        """Index the shards in the order given."""
+        self.position = {d: i for i, d in enumerate(device_ids)}
+        holders: dict[str, list[int]] = {}
+        for i, known in enumerate(terms):
+            for term in known:
+                holders.setdefault(term, []).append(i)
+        self._holders = {term: np.array(at, np.int64) for term, at in holders.items()}
+
+    def score(self, queries: Sequence[Sequence[str]], askers: Sequence[str | None]) -> Scores:
+        """Scores, one row per query (given as distinct terms) and one column per shard."""
+        out = np.zeros((len(queries), len(self.position)), np.int64)
+        for row, (terms, asker) in enumerate(zip(queries, askers, strict=True)):
+            for term in terms:
+                at = self._holders.get(term)
+                if at is not None:
+                    out[row, at] += 2
+            if asker in self.position:
+                out[row, self.position[asker]] += 1
+        return out
+
+
+def ranked(scores: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Columns of each row by falling score; columns are in id order, so ties fall by id."""
+    return np.argsort(-scores, axis=1, kind="stable")
+
+
+def initial_budget(budget: int | None, eligible: int, *, exhaustive: bool) -> int:
+    """How many shards the first wave searches: all, the budget, or min(2, eligible).
+
+    Raises:
+        BudgetError: a budget that is not a whole number of at least 1.
+    """
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+        raise BudgetError("budget must be a whole number.", found=budget)
+    if budget is not None and budget < 1:
+        raise BudgetError(
+            "budget must be at least 1.", found=budget, hint="None means min(2, eligible shards)"
+        )
+    return eligible if exhaustive else min(2 if budget is None else budget, eligible)
+
+
+def rank_shards(
+    queries: Any, summaries: Any, *, router: str = "overlap", budget: int | None = None
+) -> Any:
+    """Rank the shards to search for each query.
+
+    Args:
+        queries: `queries` frame. Reads query_id, text, device_id (who asks).
+        summaries: `summaries` frame. Reads device_id, terms.
+        router: `overlap` or `overlap:ascii` (which tokenises the query by the source's rule).
+        budget: Most shards per query, a hard cap; None ranks all.
+
+    Returns:
+        `ranking` frame, rank from 1; the same kind of frame as `queries`.
+
+    Raises:
+        SchemaError: a frame lacks a column, has a wrong dtype or a repeated key.
+        BudgetError: budget is below 1.
+        InputError: no such router.
+
+    Notes:
+        Score = 2 x |query terms in the shard's terms| + 1 if the shard asks; ties by device_id.
+        Cost O(query terms x shards that know them).
+
+    Example:
+        >>> queries = pl.DataFrame({"query_id": ["q"], "text": ["borrow checker"]})
+        >>> summaries = pl.DataFrame({"device_id": ["b", "a"], "terms": [["borrow"], ["tea"]]})
+        >>> rank_shards(queries, summaries)["device_id"].to_list()
+        ['b', 'a']
+    """
+    chosen = router_named(router)
+    kind = kind_of(queries)
+    asked = read(queries, schemas.Queries, optional=("device_id",))
+    known = _terms_of(summaries)
+    device_ids = sorted(known)
+    table = OverlapTable(device_ids, [frozenset(known[d]) for d in device_ids])
+    scores = table.score(
+        [chosen.tokenise(text) for text in asked["text"]], asked["device_id"].to_list()
+    )
+    order = ranked(scores)
+    if budget is not None:
+        order = order[:, : initial_budget(budget, len(device_ids), exhaustive=False)]
+    n, s = order.shape
+    ids = np.array(device_ids, dtype=object)
+    out = pl.DataFrame(
+        {
+            "router": [router] * (n * s),
+            "query_id": asked["query_id"].repeat_by(s).list.explode() if n * s else [],
+            "device_id": ids[order].ravel().tolist(),
+            "rank": np.tile(np.arange(1, s + 1), n),
+            "score": np.take_along_axis(scores, order, 1).ravel().astype(np.float64),
+        },
+        schema=schemas.dtypes(schemas.Ranking),
+    )
+    return give_back(out, kind)
+
+
+def _terms_of(summaries: Any) -> dict[str, list[str]]:
+    """Terms per device from a frame; a plain column of lists in either kind of frame."""
+    if kind_of(summaries) == "pandas":
+        columns = {c: summaries[c].tolist() for c in ("device_id", "terms") if c in summaries}
+        summaries = pl.DataFrame(
+            {k: [list(x) if k == "terms" else x for x in v] for k, v in columns.items()}
+        )
+    missing = sorted({"device_id", "terms"} - set(summaries.columns))
+    if missing:
+        raise InputError(
+            f"The summaries frame lacks {missing}.", hint="mesh.summaries() makes one"
+        )
+    return dict(zip(summaries["device_id"].to_list(), summaries["terms"].to_list(), strict=True))

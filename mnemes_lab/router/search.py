@@ -1,0 +1,340 @@
+"""Search a batch of questions over chosen shards, so that the partition leaves no trace.
+
+Each shard's index nominates; nothing is decided inside a shard. Over all of them together:
+
+1. *Lexical.* Postings of the query's terms are gathered from every chosen shard and weighted with
+   the statistics of all eligible shards; a fact's score adds its terms in sorted order, float64.
+2. *Vector.* Nominees whose approximate score lies within 2e-6 of the P-th best or above it are
+   scored again canonically: products summed in float64, dimension by dimension. A shard whose
+   last nominee still lies above that line is asked for more.
+3. Both lists are sorted by (-score, fact_id), cut to the pool, and fused once.
+
+All arithmetic is element by element, so neither the batch, the threads nor the shards move a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from mnemes_lab.errors import MnemesError
+from mnemes_lab.router.merge import Fused, fuse, in_order, pool_size
+from mnemes_lab.router.summary import Lexicon
+from mnemes_lab.store.index import Floats32, Ints, ShardIndex
+from mnemes_lab.text.lexicon import bm25_weight, routing_tokens
+
+MARGIN = 2e-6  # twice the largest error of a float32 inner product of unit vectors seen here
+_SPARE = 14
+
+
+Ranked = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a batch asks for, beyond its questions."""
+
+    k: int
+    valid: int | None
+    recorded: int
+    namespaces: tuple[str, ...] | None
+    exact: bool
+    threads: int = 1
+
+
+@dataclass
+class Visit:
+    """What one shard answered."""
+
+    index: ShardIndex | None = None
+    error: str | None = None
+    latency_ms: float = 0.0
+    nearest: dict[int, tuple[Floats32, Ints]] = field(default_factory=dict)
+    postings: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict)
+    findable: int = 0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A hit before it becomes a row."""
+
+    shard: int
+    row: int
+    fused: Fused
+
+
+class Batch:
+    """Questions, their vectors and terms, and the shards they have been put to so far."""
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        vectors: Floats32,
+        lexicon: Callable[[Sequence[str]], Lexicon],
+        load: Callable[[int], ShardIndex],
+        stopwatch: Callable[[], Callable[[], float]],
+        request: Request,
+    ) -> None:
+        """Tokenise the questions; shards are named by position, loaded by `load`."""
+        self.request, self.load, self.stopwatch = request, load, stopwatch
+        self.terms = [routing_tokens(text) for text in texts]
+        self.vectors = np.ascontiguousarray(vectors, np.float32)
+        self.usable = np.isfinite(self.vectors).all(axis=1) & self.vectors.any(axis=1)
+        self.lexicon = lexicon(sorted({t for terms in self.terms for t in terms}))
+        self.visits: dict[int, Visit] = {}
+        # question -> (fact id, shard) -> content digest, of facts that shards disagree about
+        self.conflicts: dict[int, dict[tuple[str, int], bytes]] = {}
+        self.pool = pool_size(request.k)
+
+    # --- visiting ----------------------------------------------------------------------------
+    def visit(self, chosen: dict[int, list[int]]) -> None:
+        """Put questions to shards: shard -> questions. Failures are kept, not raised."""
+        items = sorted(chosen.items())
+        if self.request.threads > 1 and len(items) > 1:
+            with ThreadPoolExecutor(self.request.threads) as workers:
+                done = list(workers.map(lambda item: self._visit(*item), items))
+        else:
+            done = [self._visit(*item) for item in items]
+        for (shard, _), visit in zip(items, done, strict=True):
+            old = self.visits.get(shard)
+            if old is not None:
+                visit.nearest = {**old.nearest, **visit.nearest}
+                visit.postings = {**old.postings, **visit.postings}
+            self.visits[shard] = visit
+
+    def _visit(self, shard: int, queries: list[int]) -> Visit:
+        visit, elapsed = Visit(), self.stopwatch()
+        try:
+            visit.index = index = self.load(shard)
+            self._ask(index, visit, queries)
+        except (MnemesError, OSError, ValueError) as error:
+            visit.index, visit.error = None, f"{type(error).__name__}: {error}"
+        visit.latency_ms = elapsed()
+        return visit
+
+    def _ask(self, index: ShardIndex, visit: Visit, queries: list[int]) -> None:
+        ask = self.request
+        mask = index.visible(ask.valid, ask.recorded, ask.namespaces)
+        visit.findable = len(index) if mask is None else int(mask.sum())
+        with_vector = [q for q in queries if self.usable[q]]
+        if with_vector and visit.findable:
+            depth = min(self.pool + _SPARE, visit.findable)
+            scores, rows = index.nearest(self.vectors[with_vector], depth, mask, exact=ask.exact)
+            for i, q in enumerate(with_vector):
+                visit.nearest[q] = scores[i], rows[i]
+        lengths = index.postings.lengths
+        for term in sorted({t for q in queries for t in self.terms[q]}):
+            found = index.postings.get(term)
+            if found is None:
+                continue
+            rows, tf = found
+            if mask is not None:
+                keep = mask[rows]
+                rows, tf = rows[keep], tf[keep]
+            visit.postings[term] = rows.astype(np.int64), tf, lengths[rows]
+
+    # --- merging -----------------------------------------------------------------------------
+    def merge(self, selected: dict[int, list[int]]) -> dict[int, list[Hit]]:
+        """Hits of each question over its selected shards (question -> shards)."""
+        shards = sorted(s for s, v in self.visits.items() if v.index is not None)
+        place = {s: i for i, s in enumerate(shards)}
+        sizes = [len(self.index(s)) for s in shards]
+        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        plan = {q: [s for s in wanted if s in place] for q, wanted in selected.items()}
+        view = _View(self, shards, place, starts)
+        lists = view.lists(plan)
+        while clashes := view.clashes(lists):
+            lists |= view.lists({q: plan[q] for q in clashes})
+        return {q: view.hits(*lists[q]) for q in selected}
+
+    def index(self, shard: int) -> ShardIndex:
+        """The index of a shard that answered."""
+        index = self.visits[shard].index
+        assert index is not None  # only shards that answered are merged
+        return index
+
+
+class _View:
+    """All shards that answered, as one row space."""
+
+    def __init__(
+        self, batch: Batch, shards: list[int], place: dict[int, int], starts: Ints
+    ) -> None:
+        self.batch, self.shards, self.place, self.starts = batch, shards, place, starts
+        self.columns = [batch.index(s).columns for s in shards]
+        self.excluded: dict[int, set[int]] = {}  # question -> rows kept out of its answer
+
+    def lists(self, plan: dict[int, list[int]]) -> dict[int, tuple[Ranked, Ranked]]:
+        """The two ranked lists of each question."""
+        lexical, vector = self.lexical(plan), self.vector(plan)
+        return {q: (lexical.get(q, []), vector.get(q, [])) for q in plan}
+
+    def clashes(self, lists: dict[int, tuple[Ranked, Ranked]]) -> list[int]:
+        """Keep rows that share a fact id out of answers: one copy stays if all say the same.
+
+        Answers the questions whose lists must be made again.
+        """
+        again = []
+        for q, (lexical, vector) in lists.items():
+            keys = sorted({key for key, _ in (*lexical, *vector)})
+            copies: dict[str, list[int]] = {}
+            for key, fact_id in zip(keys, self.ids(np.array(keys, np.int64)), strict=True):
+                copies.setdefault(fact_id, []).append(key)
+            for fact_id, same in copies.items():
+                if len(same) > 1:
+                    self.excluded.setdefault(q, set()).update(self._surplus(q, fact_id, same))
+                    again.append(q)
+        return sorted(set(again))
+
+    def _surplus(self, q: int, fact_id: str, keys: list[int]) -> list[int]:
+        """Rows to keep out among copies of a fact, in shard order; records a conflict."""
+        at = [self.where(key) for key in keys]
+        digests = [self.columns[a].digest[row] for a, row in at]
+        if len(set(digests)) == 1:
+            return keys[1:]
+        for (a, _), digest in zip(at, digests, strict=True):
+            self.batch.conflicts.setdefault(q, {})[fact_id, self.shards[a]] = digest
+        return keys
+
+    def where(self, key: int) -> tuple[int, int]:
+        at = int(np.searchsorted(self.starts, key, side="right")) - 1
+        return at, key - int(self.starts[at])
+
+    def id_of(self, key: int) -> str:
+        at, row = self.where(key)
+        return self.columns[at].fact_id[row]
+
+    def ids(self, keys: npt.NDArray[np.int64]) -> list[str]:
+        at = np.searchsorted(self.starts, keys, side="right") - 1
+        rows = keys - self.starts[at]
+        return [
+            self.columns[a].fact_id[r] for a, r in zip(at.tolist(), rows.tolist(), strict=True)
+        ]
+
+    # --- words -------------------------------------------------------------------------------
+    def lexical(self, plan: dict[int, list[int]]) -> dict[int, Ranked]:
+        terms = sorted({t for q in plan for t in self.batch.terms[q]})
+        weights = {t: w for t in terms if (w := self._weights(t)) is not None}
+        total = int(self.starts[-1])
+        out = {}
+        for q, chosen in plan.items():
+            mine = [weights[t] for t in sorted(self.batch.terms[q]) if t in weights]
+            if not mine or not chosen:
+                continue
+            rows = np.concatenate([rows for rows, _ in mine])
+            parts = np.concatenate([part for _, part in mine])
+            score = np.bincount(rows, parts, minlength=total)  # adds in the order given: by term
+            if len(chosen) < len(self.shards):
+                keep = np.zeros(len(self.shards), bool)
+                keep[[self.place[s] for s in chosen]] = True
+                score = score * np.repeat(keep, np.diff(self.starts))
+            score[sorted(self.excluded.get(q, ()))] = 0.0
+            out[q] = self._best(score)
+        return out
+
+    def _weights(self, term: str) -> tuple[Ints, npt.NDArray[np.float64]] | None:
+        lexicon = self.batch.lexicon
+        rows, tf, lengths = [], [], []
+        for at, shard in enumerate(self.shards):
+            found = self.batch.visits[shard].postings.get(term)
+            if found is not None and len(found[0]):
+                rows.append(found[0] + self.starts[at])
+                tf.append(found[1])
+                lengths.append(found[2])
+        if not rows:
+            return None
+        weight = bm25_weight(
+            np.concatenate(tf),
+            np.concatenate(lengths),
+            lexicon.idf(term),
+            lexicon.average_length,
+        )
+        return np.concatenate(rows), weight
+
+    def _best(self, score: npt.NDArray[np.float64]) -> Ranked:
+        keys = np.flatnonzero(score > 0)
+        limit = self.batch.pool
+        if len(keys) > limit:
+            line = np.partition(score[keys], len(keys) - limit)[len(keys) - limit]
+            keys = keys[score[keys] >= line]
+        return in_order(keys.tolist(), score[keys].tolist(), self.ids(keys), limit)
+
+    # --- vectors -----------------------------------------------------------------------------
+    def vector(self, plan: dict[int, list[int]]) -> dict[int, Ranked]:
+        nominees = {q: self._nominees(q, chosen) for q, chosen in plan.items() if chosen}
+        nominees = {q: keys for q, keys in nominees.items() if len(keys)}
+        scores = self._canonical(nominees)
+        return {
+            q: in_order(keys.tolist(), scores[q].tolist(), self.ids(keys), self.batch.pool)
+            for q, keys in nominees.items()
+        }
+
+    def _nominees(self, q: int, chosen: list[int]) -> Ints:
+        """Every row that can be among the P best, by approximate score and a safe margin."""
+        visits = [(self.place[s], self.batch.visits[s]) for s in chosen]
+        visits = [(at, v) for at, v in visits if q in v.nearest]
+        while True:
+            found = [(v.nearest[q], at) for at, v in visits]
+            if not found:
+                return np.zeros(0, np.int64)
+            scores = np.concatenate([s for (s, _), _ in found])
+            rows = np.concatenate([np.where(r >= 0, r + self.starts[at], -1) for (_, r), at in found])
+            keep = rows >= 0
+            if q in self.excluded:
+                keep &= ~np.isin(rows, sorted(self.excluded[q]))
+            scores, rows = scores[keep], rows[keep]
+            line = -np.inf
+            if len(rows) > self.batch.pool:
+                nth = len(rows) - self.batch.pool
+                line = float(np.partition(scores, nth)[nth]) - MARGIN
+            short = [v for _, v in visits if self._could_hold_more(v, q, line)]
+            if not short:
+                return rows[scores >= line]
+            for visit in short:
+                self._deepen(visit, q)
+
+    def _could_hold_more(self, visit: Visit, q: int, line: float) -> bool:
+        scores, rows = visit.nearest[q]
+        index = visit.index
+        if index is None or len(rows) >= visit.findable or (len(rows) and rows[-1] < 0):
+            return False  # it has shown all it has
+        return bool(scores[-1] >= line)
+
+    def _deepen(self, visit: Visit, q: int) -> None:
+        index, ask = visit.index, self.batch.request
+        assert index is not None  # see _could_hold_more
+        mask = index.visible(ask.valid, ask.recorded, ask.namespaces)
+        depth = min(2 * len(visit.nearest[q][1]), visit.findable)
+        scores, rows = index.nearest(self.batch.vectors[[q]], depth, mask, exact=ask.exact)
+        visit.nearest[q] = scores[0], rows[0]
+
+    def _canonical(self, nominees: dict[int, Ints]) -> dict[int, npt.NDArray[np.float64]]:
+        """Cosine of question and fact, products summed in float64 in dimension order."""
+        if not nominees:
+            return {}
+        keys = np.concatenate(list(nominees.values()))
+        which = np.repeat(list(nominees), [len(k) for k in nominees.values()])
+        dim = self.batch.vectors.shape[1]
+        facts = np.empty((len(keys), dim), np.float32)
+        at = np.searchsorted(self.starts, keys, side="right") - 1
+        for shard_at in np.unique(at).tolist():
+            here = np.flatnonzero(at == shard_at)
+            rows = keys[here] - self.starts[shard_at]
+            facts[here] = self.batch.index(self.shards[shard_at]).vectors(rows)
+        facts_by_dim = np.ascontiguousarray(facts.T)
+        queries_by_dim = self.batch.vectors.T.astype(np.float64)
+        total = np.zeros(len(keys))
+        for j in range(dim):
+            total += facts_by_dim[j] * queries_by_dim[j][which]
+        parts = iter(total)
+        return {q: np.fromiter(islice(parts, len(k)), np.float64) for q, k in nominees.items()}
+
+    # --- both --------------------------------------------------------------------------------
+    def hits(self, lexical: Ranked, vector: Ranked) -> list[Hit]:
+        fused = fuse(lexical, vector, self.id_of, self.batch.request.k)
+        return [Hit(self.shards[at], row, f) for f in fused for at, row in [self.where(f.key)]]

@@ -1,0 +1,182 @@
+"""What a router may know about a shard, and the statistics that all shards share.
+
+A term summary names the distinct terms of a shard and how many facts hold each. It serves two
+readers: the overlap router, and BM25, whose document frequencies count every eligible shard
+whether it is searched or not. It is derived from the shard's index and carries its generation.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from mnemes_lab import schemas
+from mnemes_lab.digest import compact_json, sha256_hex
+from mnemes_lab.store.index import ShardIndex
+from mnemes_lab.text.lexicon import ascii_tokens, idf, routing_tokens
+
+
+@dataclass(frozen=True)
+class TermSummary:
+    """Terms of one shard. Words of the device's texts are in it: text leaves the device."""
+
+    device_id: str
+    generation: int
+    facts: int
+    length: int
+    last_recorded_at: int
+    df: dict[str, int]
+    ascii_terms: list[str]
+    namespaces: list[str]
+    supplied: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, index: ShardIndex) -> TermSummary:
+        """Summarise a shard from its index."""
+        postings = index.postings
+        return cls(
+            str(index.stamp["device_id"]),
+            index.generation,
+            len(index),
+            int(postings.lengths.sum()),
+            index.last_recorded_at,
+            dict(zip(postings.terms, np.diff(postings.indptr).tolist(), strict=True)),
+            ascii_tokens(" ".join(index.columns.text)),
+            sorted(set(index.columns.namespace)),
+        )
+
+    @cached_property
+    def payload(self) -> bytes:
+        """The bytes that are kept and counted."""
+        body = [
+            self.facts,
+            self.length,
+            self.last_recorded_at,
+            self.df,
+            self.ascii_terms,
+            self.namespaces,
+        ]
+        return zlib.compress(compact_json(body), 1)
+
+    @classmethod
+    def from_payload(
+        cls, device_id: str, generation: int, payload: bytes, supplied: str | None = None
+    ) -> TermSummary:
+        """Read kept bytes."""
+        return cls(device_id, generation, *json.loads(zlib.decompress(payload)), supplied=supplied)
+
+    def unicode_terms(self) -> frozenset[str]:
+        """Terms the `overlap` router compares: the shard's own or the supplied ones."""
+        own = self.df if self.supplied is None else routing_tokens(self.supplied)
+        return frozenset(own).union(*map(routing_tokens, self.namespaces))
+
+    def plain_terms(self) -> frozenset[str]:
+        """Terms of the source system's rule: ASCII, exact."""
+        own = self.ascii_terms if self.supplied is None else ascii_tokens(self.supplied)
+        return frozenset(own).union(*map(ascii_tokens, self.namespaces))
+
+
+def summaries_frame(summaries: Iterable[TermSummary]) -> pl.DataFrame:
+    """The `summaries` frame: what each shard reveals, and how large that is."""
+    rows = [
+        {
+            "device_id": s.device_id,
+            "router": "overlap",
+            "generation": s.generation,
+            "terms": sorted(s.unicode_terms()),
+            "bytes": len(s.payload),
+            "text_leaves": True,
+            "sha256": sha256_hex(s.payload),
+        }
+        for s in sorted(summaries, key=lambda s: s.device_id)
+    ]
+    return pl.DataFrame(rows, schema=schemas.dtypes(schemas.Summaries))
+
+
+class Statistics:
+    """Lexical statistics of a set of shards: facts, document frequencies, mean length.
+
+    They count every accepted fact of the eligible shards, so neither a filter, a budget nor the
+    partition into shards moves a score.
+    """
+
+    def __init__(self) -> None:
+        """No shards yet."""
+        self._parts: dict[str, TermSummary] = {}
+        self._df: Counter[str] = Counter()
+        self.facts = self.length = 0
+
+    def cover(self, summaries: Sequence[TermSummary]) -> None:
+        """Count exactly these shards; only the difference to before is work."""
+        wanted = {s.device_id: s for s in summaries}
+        for device_id, old in list(self._parts.items()):
+            new = wanted.get(device_id)
+            if new is None or new.generation != old.generation:
+                self._df.subtract(old.df)
+                self.facts, self.length = self.facts - old.facts, self.length - old.length
+                del self._parts[device_id]
+        for device_id, new in wanted.items():
+            if device_id not in self._parts:
+                self._df.update(new.df)
+                self.facts, self.length = self.facts + new.facts, self.length + new.length
+                self._parts[device_id] = new
+
+    def copy(self) -> Statistics:
+        """An independent copy."""
+        new = Statistics()
+        new._parts, new._df = dict(self._parts), self._df.copy()
+        new.facts, new.length = self.facts, self.length
+        return new
+
+    def snapshot(self, terms: Iterable[str]) -> Lexicon:
+        """The figures a search needs, for its terms."""
+        return Lexicon(self.facts, self.length, {t: self._df.get(t, 0) for t in terms})
+
+    @property
+    def last_recorded_at(self) -> int:
+        """The latest instant counted."""
+        return max((p.last_recorded_at for p in self._parts.values()), default=0)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Statistics frozen for one search."""
+
+    facts: int
+    length: int
+    df: dict[str, int]
+
+    def idf(self, term: str) -> float:
+        """Inverse document frequency of a term."""
+        return float(idf(self.facts, self.df[term]))
+
+    @property
+    def average_length(self) -> float:
+        """Mean number of terms in a fact."""
+        return self.length / self.facts if self.facts else 0.0
+
+
+def lexicon_at(indexes: Iterable[ShardIndex], terms: Sequence[str], recorded: int) -> Lexicon:
+    """Statistics as they were at a past record time, counted from the indexes themselves.
+
+    Rows are in order of acceptance, so what was on record is a prefix of every posting list.
+    """
+    facts = length = 0
+    df: dict[str, Any] = dict.fromkeys(terms, 0)
+    for index in indexes:
+        rows = int(np.searchsorted(index.columns.times["recorded_at"], recorded, side="right"))
+        facts += rows
+        length += int(index.postings.lengths[:rows].sum())
+        for term in terms:
+            found = index.postings.get(term)
+            if found is not None:
+                df[term] += int(np.searchsorted(found[0], rows, side="left"))
+    return Lexicon(facts, length, df)

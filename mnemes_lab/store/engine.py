@@ -1,0 +1,232 @@
+"""Opening SQLite files the careful way, and mapping what can go wrong to named errors.
+
+Every connection is made by our own `creator`, so that the transaction control of SQLAlchemy and
+of Python's sqlite3 never mix: ``isolation_level=None`` and an explicit ``BEGIN``. Anything that
+may write begins with ``BEGIN IMMEDIATE``, since a read that turns into a write fails at once with
+SQLITE_BUSY_SNAPSHOT however long the busy timeout is.
+
+A file says what it is: ``application_id`` names the kind, ``user_version`` the generation of its
+tables. Both are read before anything is written. A file of a newer generation is refused
+untouched; an older one is brought forward in one transaction after a backup.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from mnemes_lab.errors import (
+    CorruptStoreError,
+    MigrationError,
+    NotAMeshError,
+    ReadOnlyError,
+    SchemaAheadError,
+    StoreBusyError,
+    StoreError,
+)
+
+BUSY_SECONDS = 5.0
+_RW = (
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA journal_size_limit=67108864",
+    "PRAGMA temp_store=MEMORY",
+)
+_RO = (
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA query_only=ON",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA temp_store=MEMORY",
+)
+
+Migration = Callable[[Connection], None]
+
+
+def make_engine(path: Path, *, readonly: bool = False) -> Engine:
+    """An engine over one SQLite file; nothing is opened until the first connection."""
+    uri = f"file:{quote(str(path.absolute()))}?mode={'ro' if readonly else 'rwc'}"
+    if readonly and not os.access(path.parent, os.W_OK) and not _wal(path).exists():
+        uri += "&immutable=1"  # nobody can write here, and WAL needs a folder it may write to
+
+    def creator() -> sqlite3.Connection:
+        return sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
+        )
+
+    engine = create_engine(
+        "sqlite://",
+        creator=creator,
+        poolclass=QueuePool,
+        pool_size=4 if readonly else 1,
+        max_overflow=0,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connect(dbapi: sqlite3.Connection, _record: object) -> None:
+        for pragma in _RO if readonly else _RW:
+            dbapi.execute(pragma).fetchall()
+
+    @event.listens_for(engine, "begin")
+    def _begin(conn: Connection) -> None:
+        conn.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Turn what SQLite says about a file into the package's own errors."""
+    try:
+        yield
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        raise _name(error, path) from error
+
+
+def _name(error: Exception, path: Path) -> StoreError:
+    text = str(getattr(error, "orig", None) or error)
+    low = text.lower()
+    if "locked" in low or "busy" in low:
+        return StoreBusyError(
+            f"Another writer kept {path.name} for more than {BUSY_SECONDS:g} s; nothing was written.",
+            hint="try again, or close the other process",
+        )
+    if "readonly" in low or "read-only" in low:
+        return ReadOnlyError(
+            f"{path.name} cannot be written.", hint="check the folder's permissions"
+        )
+    if "unable to open" in low:
+        hint = (
+            "the folder is read-only and holds an unfinished write-ahead log; "
+            "copy the whole folder to a writable place"
+            if _wal(path).exists() and not os.access(path.parent, os.W_OK)
+            else "is the file missing or its folder not writable?"
+        )
+        return StoreError(f"{path.name} cannot be opened.", hint=hint)
+    if "full" in low:
+        return StoreError(f"There is no room to write {path.name}.", hint="free some disk space")
+    if isinstance(error, OperationalError | sqlite3.OperationalError) and "malformed" not in low:
+        return StoreError(f"{path.name}: {text}.")
+    return CorruptStoreError(
+        f"{path.name} is damaged: {text}.", hint="run `mnemes-lab check`, restore from a backup"
+    )
+
+
+@contextmanager
+def transaction(engine: Engine, path: Path) -> Iterator[Connection]:
+    """One transaction; commits on success, rolls back on any error, names what SQLite says."""
+    with named(path), engine.begin() as conn:
+        yield conn
+
+
+def file_identity(path: Path) -> tuple[int, int]:
+    """The application id and generation a file declares, without changing it.
+
+    Without a write-ahead log nobody has the file open, so its header is read directly. With one,
+    SQLite must read it: opening and closing the file ourselves would drop the locks of a
+    connection of this process.
+
+    Raises:
+        NotAMeshError: not an SQLite file.
+    """
+    if _wal(path).exists():
+        with named(path):
+            conn = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+            try:
+                app = conn.execute("PRAGMA application_id").fetchone()[0]
+                return int(app), int(conn.execute("PRAGMA user_version").fetchone()[0])
+            finally:
+                conn.close()
+    header = path.read_bytes()[:100] if path.stat().st_size < 100 else _head(path)
+    if header[:16] != b"SQLite format 3\0" or len(header) < 72:
+        raise NotAMeshError(
+            f"{path.name} is not a database of a mesh.",
+            found=header[:16],
+            hint="restore the file from a backup, or open another folder",
+        )
+    return struct.unpack(">i", header[68:72])[0], struct.unpack(">i", header[60:64])[0]
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(100)
+
+
+def check_identity(path: Path, application_id: int, version: int) -> int:
+    """Refuse a file of another kind or of a newer generation; answer its generation.
+
+    Raises:
+        NotAMeshError, SchemaAheadError
+    """
+    app, found = file_identity(path)
+    if app != application_id:
+        raise NotAMeshError(
+            f"{path.name} was not written by mnemes-lab.",
+            found=hex(app & 0xFFFFFFFF),
+            hint="open another folder, or move the file away",
+        )
+    if found > version:
+        raise SchemaAheadError(
+            f"{path.name} was written by a newer mnemes-lab; it was left untouched.",
+            found=f"generation {found}, this version reads up to {version}",
+            hint="upgrade mnemes-lab",
+        )
+    return found
+
+
+def create_schema(engine: Engine, tables: MetaData, application_id: int, version: int) -> None:
+    """Make all tables of a new file and stamp it, in one transaction."""
+    with engine.begin() as conn:
+        tables.create_all(conn, checkfirst=False)
+        conn.exec_driver_sql(f"PRAGMA application_id={application_id}")
+        conn.exec_driver_sql(f"PRAGMA user_version={version}")
+
+
+def migrate(
+    engine: Engine, path: Path, found: int, version: int, steps: dict[int, Migration]
+) -> Path:
+    """Bring a file from generation `found` to `version` in one transaction, after a backup.
+
+    Returns:
+        The backup, ``<name>.generation-<found>.bak`` beside the file.
+
+    Raises:
+        MigrationError: a step failed; the file is unchanged.
+    """
+    backup = path.with_name(f"{path.name}.generation-{found}.bak")
+    source = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+    target = sqlite3.connect(backup)
+    try:
+        source.backup(target, pages=-1)
+    finally:
+        target.close()
+        source.close()
+    try:
+        with engine.begin() as conn:
+            for step in range(found, version):
+                steps[step](conn)
+            conn.exec_driver_sql(f"PRAGMA user_version={version}")
+    except Exception as error:
+        raise MigrationError(
+            f"{path.name} could not be brought from generation {found} to {version}: {error}.",
+            hint=f"nothing was changed; a copy lies in {backup.name}",
+        ) from error
+    return backup

@@ -1,0 +1,521 @@
+"""Facts: add, update, supersede, retract, expire, history.
+
+A fact is a chain of versions. Nothing is overwritten: an update closes the version and appends
+another, supersession and retraction close it and say why. Every row keeps when it was recorded
+and when it was closed, so a past answer never changes.
+
+What counts as the same fact: with an id made by the mesh, equal namespace, text, subject,
+predicate, object and validity on one device is one fact, held together by a unique key in the
+database. An id brought by the caller is a fact of its own, unique in the mesh; the same id with
+other content is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
+
+from mnemes_lab import schemas
+from mnemes_lab.clock import from_us
+from mnemes_lab.digest import preimage
+from mnemes_lab.errors import ConflictError, FactNotFoundError, InputError
+from mnemes_lab.frames import read_records
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.control import active_device
+from mnemes_lab.store.rules import INPUT, refusals, with_defaults
+from mnemes_lab.store.store import Store
+
+_CHUNK = 500
+_CONTENT = ("namespace", "subject", "predicate", "object", "valid_from", "valid_to")
+
+
+def content_digest(text: str) -> bytes:
+    """SHA-256 of the text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+class _Keys:
+    """Digest of everything that makes two facts the same; caches the part that rarely changes."""
+
+    def __init__(self) -> None:
+        self._suffixes: dict[tuple[Any, ...], bytes] = {}
+
+    def of(self, digest: bytes, rest: tuple[Any, ...]) -> bytes:
+        suffix = self._suffixes.get(rest)
+        if suffix is None:
+            fields = ["\0" if v is None else f"={v}" for v in rest]
+            suffix = self._suffixes[rest] = preimage("mnemes-lab/fact/v1", *fields)
+        return hashlib.sha256(digest + suffix).digest()
+
+
+# --- adding ----------------------------------------------------------------------------------
+def add_facts(store: Store, table: pl.DataFrame, refused: Mapping[int, str]) -> pl.DataFrame:
+    """Store rows; answer every one of them.
+
+    Args:
+        store: The open store.
+        table: Columns of :data:`mnemes_lab.store.rules.INPUT`, `device_id` resolved (null where
+            the row is already refused).
+        refused: Why some rows are refused already, by position.
+
+    Returns:
+        `answers` frame, one row per input row, in input order.
+
+    Raises:
+        StoreBusyError, ReadOnlyError, CorruptStoreError: nothing was stored.
+
+    Notes:
+        Rows of several devices are one batch: all are stored or, after a failure or a crash, none.
+    """
+    table = with_defaults(table)
+    batch = _Batch(store, table, refusals(table, refused))
+    with store.writing():
+        batch.sort_out()
+        batch.write()
+    return batch.answers()
+
+
+class _Batch:
+    """One load on its way into the shards."""
+
+    def __init__(self, store: Store, table: pl.DataFrame, reasons: list[str | None]) -> None:
+        self.store, self.reasons = store, reasons
+        self.columns = {
+            name: (
+                table[name].cast(pl.Int64)
+                if isinstance(table.schema[name], pl.Datetime)
+                else table[name]
+            ).to_list()
+            for name in INPUT
+        }
+        self.n, self.now = table.height, 0
+        self.ids: list[str | None] = [None] * self.n
+        self.outcome = ["refused"] * self.n
+        self.digests: list[bytes] = [b""] * self.n
+        self.keys: list[bytes | None] = [None] * self.n
+        self.by_device: dict[str, list[int]] = {}
+        self.base: dict[str, tuple[int, int]] = {}
+
+    def sort_out(self) -> None:
+        """Decide for each row: stored, duplicate or refused."""
+        self.now = self.store.now()
+        self._devices()
+        rows = [i for i, reason in enumerate(self.reasons) if reason is None]
+        texts, contents, keys = (
+            self.columns["text"],
+            list(zip(*(self.columns[c] for c in _CONTENT), strict=True)),
+            _Keys(),
+        )
+        for i in rows:
+            self.digests[i] = content_digest(texts[i])
+        content = {i: keys.of(self.digests[i], contents[i]) for i in rows}
+        brought = [i for i in rows if self.columns["fact_id"][i] is not None]
+        self._brought(brought, content)
+        made = [i for i in rows if self.columns["fact_id"][i] is None]
+        new = self._repeats(made, content)
+        for i, fact_id in zip(new, self._fresh(len(new), brought), strict=True):
+            self.ids[i], self.keys[i], self.outcome[i] = fact_id, content[i], "stored"
+        if len(new) < len(made):
+            self._name_twins(made, content)
+        owners = self.columns["device_id"]
+        for i in rows:
+            if self.outcome[i] == "stored":
+                self.by_device.setdefault(owners[i], []).append(i)
+
+    def _devices(self) -> None:
+        wanted = {d for d, r in zip(self.columns["device_id"], self.reasons, strict=True) if not r}
+        query = select(t.catalogue, t.devices.c.status).join(
+            t.devices, t.devices.c.device_id == t.catalogue.c.device_id
+        )
+        state = {row["device_id"]: row for row in self.store.rows(query)}
+        self.base = {
+            d: (row["generation"], row["facts"])
+            for d, row in state.items()
+            if d in wanted and row["status"] == "active"
+        }
+        for i, device_id in enumerate(self.columns["device_id"]):
+            if self.reasons[i] is None and device_id not in self.base:
+                known = state.get(device_id)
+                self.reasons[i] = f"device is {known['status']}" if known else "unknown device"
+
+    def _brought(self, rows: list[int], content: dict[int, bytes]) -> None:
+        """Rows whose id came with them: new, a repeat of the same fact, or a conflict."""
+        wanted = {self.columns["fact_id"][i] for i in rows}
+        held = _held(self.store, wanted)
+        seen: dict[str, tuple[str, bytes]] = {}
+        for i in rows:
+            fact_id, device_id = self.columns["fact_id"][i], self.columns["device_id"][i]
+            known = seen.get(fact_id) or held.get(fact_id)
+            if known is None:
+                self.ids[i], self.outcome[i] = fact_id, "stored"
+                seen[fact_id] = (device_id, content[i])
+            elif known == (device_id, content[i]):
+                self.ids[i], self.outcome[i] = fact_id, "duplicate"
+                self.reasons[i] = "this fact is held already"
+            else:
+                what = "another device" if known[0] != device_id else "other content"
+                self.reasons[i] = (
+                    f"fact id {fact_id!r} is taken by a fact with {what}. "
+                    "Hint: leave the id out, or supersede the fact"
+                )
+
+    def _repeats(self, rows: list[int], content: dict[int, bytes]) -> list[int]:
+        """Mark rows whose content the shard holds already; answer the others, first ones only."""
+        by_device: dict[str, dict[bytes, int]] = {}
+        owners = self.columns["device_id"]
+        for i in rows:
+            by_device.setdefault(owners[i], {}).setdefault(content[i], i)
+        new: list[int] = []
+        for device_id, firsts in by_device.items():
+            held = self._same_content(device_id, list(firsts))
+            for key, i in firsts.items():
+                if key in held:
+                    self.ids[i], self.outcome[i] = held[key], "duplicate"
+                    self.reasons[i] = "this fact is held already"
+                else:
+                    new.append(i)
+        return sorted(new)
+
+    def _same_content(self, device_id: str, keys: list[bytes]) -> dict[bytes, str]:
+        if not self.base[device_id][1]:
+            return {}
+        found: dict[bytes, str] = {}
+        with self.store.shard(device_id).begin() as conn:
+            conn.execute(  # a fact past its time no longer stands in the way of a new one
+                update(t.facts)
+                .where(t.facts.c.expires_at <= self.now, t.facts.c.dedupe_key.is_not(None))
+                .values(dedupe_key=None)
+            )
+            for part in _chunks(keys):
+                query = select(t.facts.c.dedupe_key, t.facts.c.fact_id)
+                found.update(conn.execute(query.where(t.facts.c.dedupe_key.in_(part))).tuples())
+        return found
+
+    def _fresh(self, n: int, brought: list[int]) -> list[str]:
+        """New ids. A seeded stream may meet ids that were brought from a twin mesh: skip those."""
+        ids = self.store.ids.uuid4s(n)
+        if self.store.seed is None or not n:
+            return ids
+        taken = {self.columns["fact_id"][i] for i in brought} | set(_owners(self.store, ids))
+        while taken & set(ids):
+            kept = [i for i in ids if i not in taken]
+            ids = kept + self.store.ids.uuid4s(n - len(kept))
+            taken |= set(_owners(self.store, ids))
+        return ids
+
+    def _name_twins(self, made: list[int], content: dict[int, bytes]) -> None:
+        """Rows that repeat another row of the batch or a held fact get that fact's id."""
+        owners = self.columns["device_id"]
+        first = {(owners[i], content[i]): self.ids[i] for i in reversed(made) if self.ids[i]}
+        for i in made:
+            if self.ids[i] is None:
+                self.ids[i], self.outcome[i] = first[owners[i], content[i]], "duplicate"
+                self.reasons[i] = "repeats another row of this load"
+
+    def write(self) -> None:
+        """Announce, write each shard in one transaction, publish."""
+        if not self.by_device:
+            return
+        devices = sorted(self.by_device)
+        reserved = [
+            (self.ids[i], d, self.base[d][0] + 1) for d in devices for i in self.by_device[d]
+        ]
+        reserved.sort()
+        self.store.announce(
+            {d: self.base[d][0] for d in devices},
+            reserved,  # type: ignore[arg-type]
+            "undo" if len(devices) > 1 else "keep",
+        )
+        written = {}
+        try:
+            for device_id in devices:
+                written[device_id] = self._write_shard(device_id)
+        except BaseException:
+            self.store.abandon()
+            raise
+        self.store.publish(written)
+
+    def _write_shard(self, device_id: str) -> tuple[int, int]:
+        rows = self.by_device[device_id]
+        generation, count = self.base[device_id][0] + 1, self.base[device_id][1] + len(rows)
+        col = self.columns
+
+        def take(name: str) -> list[Any]:
+            values = col[name]
+            return [values[i] for i in rows]
+
+        n = len(rows)
+        none, ones = [None] * n, [1] * n
+        values = {
+            **{name: take(name) for name in INPUT if name not in ("device_id", "fact_id")},
+            "fact_id": [self.ids[i] for i in rows],
+            "version": ones,
+            "content_digest": [self.digests[i] for i in rows],
+            "dedupe_key": [self.keys[i] for i in rows],
+            "recorded_at": [self.now] * n,
+            "generation": [generation] * n,
+        }
+        tuples = list(zip(*(values.get(name, none) for name in t.FACT_COLUMNS), strict=True))
+        with self.store.shard(device_id).begin() as conn:
+            conn.exec_driver_sql(_insert_sql(conn.dialect), tuples)
+            _advance(self.store, conn, generation, count, self.now)
+        return generation, count
+
+    def answers(self) -> pl.DataFrame:
+        """The `answers` frame."""
+        return pl.DataFrame(
+            {
+                "row": range(self.n),
+                "outcome": self.outcome,
+                "fact_id": self.ids,
+                "device_id": self.columns["device_id"],
+                "reason": self.reasons,
+            },
+            schema=schemas.dtypes(schemas.Answers),
+        )
+
+
+@lru_cache
+def _insert_sql(dialect: Dialect) -> str:
+    """The insert statement once per dialect: rows go to the driver as plain tuples."""
+    return str(insert(t.facts).values(dict.fromkeys(t.FACT_COLUMNS)).compile(dialect=dialect))
+
+
+def _advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
+    conn.execute(
+        update(t.shard_state).values(
+            generation=generation, facts=facts, last_recorded_at=now, encoder=store.encoder
+        )
+    )
+
+
+def _chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
+    listed = list(values)
+    return (listed[i : i + _CHUNK] for i in range(0, len(listed), _CHUNK))
+
+
+def _owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
+    """Which device holds each of these facts."""
+    owners: dict[str, str] = {}
+    for part in _chunks(fact_ids):
+        for row in store.rows(select(t.fact_index).where(t.fact_index.c.fact_id.in_(part))):
+            owners[row["fact_id"]] = row["device_id"]
+    return owners
+
+
+def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
+    """Device and content key of each fact that is on record."""
+    by_device: dict[str, list[str]] = {}
+    for fact_id, device_id in _owners(store, sorted(fact_ids)).items():
+        by_device.setdefault(device_id, []).append(fact_id)
+    keys, held = _Keys(), {}
+    for device_id, ids in sorted(by_device.items()):
+        handle = store.shard(device_id)
+        for part in _chunks(ids):
+            query = select(t.facts).where(t.facts.c.fact_id.in_(part)).order_by(t.facts.c.version)
+            for row in handle.rows(query):
+                rest = tuple(row[c] for c in _CONTENT)
+                held[row["fact_id"]] = (device_id, keys.of(row["content_digest"], rest))
+    return held
+
+
+# --- changing one fact -----------------------------------------------------------------------
+def supersede(
+    store: Store, fact_id: str, row: Mapping[str, Any], *, reason: str | None = None
+) -> str:
+    """Replace a current fact by a new one on the same device, in one transaction.
+
+    Args:
+        store: The open store.
+        fact_id: The fact to replace.
+        row: The new fact: `text`, and any other input column; namespace, subject, predicate,
+            kind and sensitivity default to those of the old one.
+        reason: Why.
+
+    Returns:
+        The new fact's id.
+
+    Raises:
+        FactNotFoundError: no such fact.
+        ConflictError: it was replaced or withdrawn already; the current head is named.
+        InputError: the new row is not acceptable.
+    """
+    return _change(store, fact_id, dict(row), closed_as="superseded", reason=reason)
+
+
+def update_fact(store: Store, fact_id: str, changes: Mapping[str, Any]) -> int:
+    """Change a current fact in place: a new version under the same id.
+
+    Returns:
+        The new version's number.
+
+    Raises:
+        FactNotFoundError, ConflictError, InputError
+    """
+    _change(store, fact_id, dict(changes), closed_as="updated", reason=None)
+    return len(history_rows(store, fact_id))
+
+
+def retract(store: Store, fact_id: str, *, reason: str | None = None) -> None:
+    """Withdraw a current fact. It stays in the history.
+
+    Raises:
+        FactNotFoundError, ConflictError
+    """
+    _change(store, fact_id, None, closed_as="retracted", reason=reason)
+
+
+_KEPT = ("namespace", "subject", "predicate", "kind", "sensitivity")
+
+
+def _change(
+    store: Store, fact_id: str, row: dict[str, Any] | None, *, closed_as: str, reason: str | None
+) -> str:
+    with store.writing():
+        device_id = active_device(store, owner(store, fact_id))
+        handle = store.shard(device_id)
+        old = _head(store, fact_id)
+        fresh: dict[str, Any] | None = None
+        if row is not None:
+            kept = _KEPT if closed_as == "superseded" else [c for c in INPUT if c != "fact_id"]
+            base = {
+                c: from_us(old[c]) if isinstance(INPUT[c], pl.Datetime) and old[c] is not None else old[c]
+                for c in kept
+                if c in old
+            }
+            fresh = _one_row({**base, **row})
+            fresh |= {"fact_id": fact_id, "version": old["version"] + 1}
+            if closed_as == "superseded":
+                fresh |= {"fact_id": _new_id(store, row.get("fact_id")), "version": 1}
+        with handle.begin() as conn:
+            state = conn.execute(select(t.shard_state)).mappings().one()
+        generation = state["generation"] + 1
+        now = store.now()
+        new_id = fresh["fact_id"] if fresh else None
+        reserved = (
+            [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
+        )
+        store.announce({device_id: state["generation"]}, reserved, "keep")  # type: ignore[arg-type]
+        try:
+            with handle.begin() as conn:
+                _close(conn, old, now, closed_as, reason, new_id)
+                if fresh is not None:
+                    keep_key = closed_as == "superseded" or old["dedupe_key"] is not None
+                    _append(conn, fresh, now, generation, with_key=keep_key and not _brought(row))
+                count = state["facts"] + (fresh is not None)
+                _advance(store, conn, generation, count, now)
+        except BaseException:
+            store.abandon()
+            raise
+        store.publish({device_id: (generation, count)})
+    return str(new_id)
+
+
+def _brought(row: Mapping[str, Any] | None) -> bool:
+    return bool(row and row.get("fact_id"))
+
+
+def _new_id(store: Store, brought: str | None) -> str:
+    fact_id = brought or store.ids.uuid4s(1)[0]
+    while _owners(store, [fact_id]):
+        if brought:
+            raise ConflictError("This fact id is taken.", found=brought, hint="leave it out")
+        fact_id = store.ids.uuid4s(1)[0]
+    return fact_id
+
+
+def _one_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Check one new version by the same rules as a load."""
+    table, bad = read_records([row], INPUT, required=["text"])
+    table = with_defaults(table)
+    problem = refusals(table, bad)[0]
+    if problem:
+        raise InputError(f"The fact was refused: {problem}.")
+    instants = [c for c, dtype in INPUT.items() if isinstance(dtype, pl.Datetime)]
+    return table.with_columns(pl.col(instants).cast(pl.Int64)).row(0, named=True)
+
+
+def _close(
+    conn: Connection,
+    old: Mapping[str, Any],
+    now: int,
+    closed_as: str,
+    reason: str | None,
+    new_id: str | None,
+) -> None:
+    conn.execute(
+        update(t.facts)
+        .where(t.facts.c.row_key == old["row_key"])
+        .values(
+            closed_at=now,
+            closed_as=closed_as,
+            close_reason=reason,
+            superseded_by=new_id if closed_as == "superseded" else None,
+            dedupe_key=None,
+        )
+    )
+
+
+def _append(
+    conn: Connection, fresh: dict[str, Any], now: int, generation: int, *, with_key: bool
+) -> None:
+    digest = content_digest(fresh["text"])
+    key = _Keys().of(digest, tuple(fresh[c] for c in _CONTENT))
+    twin = conn.execute(
+        select(t.facts.c.fact_id).where(t.facts.c.dedupe_key == key)
+    ).scalar_one_or_none()
+    if with_key and twin is not None:
+        raise ConflictError("The device holds this fact already.", found=twin)
+    row = {c: fresh[c] for c in INPUT if c != "device_id"}
+    row |= {
+        "version": fresh["version"],
+        "content_digest": digest,
+        "recorded_at": now,
+        "dedupe_key": key if with_key else None,
+        "generation": generation,
+    }
+    conn.execute(insert(t.facts).values(row))
+
+
+# --- reading one fact ------------------------------------------------------------------------
+def owner(store: Store, fact_id: str) -> str:
+    """The device that holds a fact.
+
+    Raises:
+        FactNotFoundError
+    """
+    found = _owners(store, [fact_id])
+    if not found:
+        raise FactNotFoundError(
+            "No such fact.", found=fact_id, hint="mesh.facts() lists the facts and their ids"
+        )
+    return found[fact_id]
+
+
+def history_rows(store: Store, fact_id: str) -> Sequence[RowMapping]:
+    """All versions of one fact, oldest first."""
+    query = select(t.facts).where(t.facts.c.fact_id == fact_id).order_by(t.facts.c.version)
+    return store.shard(owner(store, fact_id), readonly=True).rows(query)
+
+
+def _head(store: Store, fact_id: str) -> dict[str, Any]:
+    """The open version of a fact, or an error that names the current head of its chain."""
+    versions = history_rows(store, fact_id)
+    last = versions[-1]
+    if last["closed_at"] is None:
+        return dict(last)
+    head = last
+    while head["superseded_by"]:
+        head = history_rows(store, head["superseded_by"])[-1]
+    if head["closed_at"] is None:
+        raise ConflictError(
+            f"Fact {fact_id!r} was {last['closed_as']} already; the current one is "
+            f"{head['fact_id']!r}.",
+            hint="change that one",
+        )
+    raise ConflictError(f"Fact {fact_id!r} was {head['closed_as']} already.")

@@ -1,0 +1,217 @@
+"""All indexes of a mesh: brought up to date when asked for, held under a byte budget."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import RowMapping, select
+
+from mnemes_lab.errors import CorruptStoreError, EncoderMismatchError, StoreError
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.index import Floats32, ShardIndex
+from mnemes_lab.store.store import Store
+from mnemes_lab.text.cache import VectorCache, encode_cached
+from mnemes_lab.text.encode import Encoder
+
+_ROW = [
+    t.facts.c[name]
+    for name in (
+        "row_key",
+        "fact_id",
+        "text",
+        "namespace",
+        "content_digest",
+        "recorded_at",
+        "closed_at",
+        "valid_from",
+        "valid_to",
+        "expires_at",
+    )
+]
+_SAVE_SHARE = 20  # save again once a twentieth of the rows is new
+
+
+class Indexes:
+    """The indexes of a mesh's shards, least recently used ones dropped beyond a byte budget."""
+
+    def __init__(
+        self, store: Store, encoder: Encoder, cache: VectorCache, *, byte_budget: int = 1 << 30
+    ) -> None:
+        """Nothing is loaded yet."""
+        self.store, self.encoder, self.cache = store, encoder, cache
+        self.byte_budget = byte_budget
+        self.progress = False  # whether to show a bar while encoding
+        self.bytes = 0
+        self._loaded: OrderedDict[str, tuple[ShardIndex, tuple[int, ...]]] = OrderedDict()
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def get(self, device_id: str, generation: int) -> ShardIndex:
+        """The index of a shard at a generation of the catalogue.
+
+        Raises:
+            CorruptStoreError: the shard is missing, damaged or older than the catalogue.
+            EncoderMismatchError: the shard was encoded by another model.
+        """
+        with self._guard:
+            lock = self._locks.setdefault(device_id, threading.Lock())
+        with lock:
+            held = self._loaded.get(device_id)
+            signature = _signature(self.store.shard_path(device_id))
+            if held is not None and held[0].generation == generation and held[1] == signature:
+                with self._guard:
+                    if device_id in self._loaded:
+                        self._loaded.move_to_end(device_id)
+                return held[0]
+            index = self._bring_up(device_id, generation, held and held[0])
+            self._hold(device_id, index, _signature(self.store.shard_path(device_id)))
+            return index
+
+    def _hold(self, device_id: str, index: ShardIndex, signature: tuple[int, ...]) -> None:
+        with self._guard:
+            old = self._loaded.pop(device_id, None)
+            self._loaded[device_id] = (index, signature)
+            self.bytes += index.nbytes - (old[0].nbytes if old else 0)
+            dropped = []
+            while self.bytes > self.byte_budget and len(self._loaded) > 1:
+                name, (gone, _) = self._loaded.popitem(last=False)
+                self.bytes -= gone.nbytes
+                dropped.append((name, gone))
+        for name, gone in dropped:
+            self._save(name, gone, always=True)
+
+    def _stamp(self, device_id: str, generation: int) -> dict[str, Any]:
+        return {
+            "mesh_id": self.store.mesh_id,
+            "device_id": device_id,
+            "encoder": self.encoder.fingerprint,
+            "generation": generation,
+        }
+
+    def _bring_up(
+        self, device_id: str, generation: int, held: ShardIndex | None
+    ) -> ShardIndex:
+        stamp = self._stamp(device_id, generation)
+        path = self.store.shard_path(device_id)
+        if generation == 1 and not path.exists():
+            return ShardIndex.build(stamp, [], np.zeros((0, self.encoder.dim), np.float32))
+        base = held or self._load(device_id)
+        if base is not None and not _continues(base.stamp, stamp):
+            base = None
+        handle = self.store.shard(device_id, readonly=True)
+        with handle.begin() as conn:
+            self._check_state(conn.execute(select(t.shard_state)).mappings().one(), stamp)
+            last = int(base.columns.row_key[-1]) if base is not None and len(base) else 0
+            if base is not None and last:
+                query = select(t.facts.c.fact_id).where(t.facts.c.row_key == last)
+                if conn.execute(query).scalar_one_or_none() != base.columns.fact_id[-1]:
+                    base, last = None, 0
+            rows = (
+                conn.execute(
+                    select(*_ROW)
+                    .where(t.facts.c.row_key > last, t.facts.c.generation <= generation)
+                    .order_by(t.facts.c.row_key)
+                )
+                .mappings()
+                .all()
+            )
+            closed = conn.execute(
+                select(t.facts.c.row_key, t.facts.c.closed_at).where(
+                    t.facts.c.closed_at.is_not(None)
+                )
+            ).all()
+        vectors = self._vectors(rows)
+        if base is None:
+            index = ShardIndex.build(stamp, rows, vectors)
+        else:
+            index = base.extend(stamp, rows, vectors, [(k, c) for k, c in closed])
+        self._save(device_id, index, always=False)
+        return index
+
+    def _check_state(self, state: RowMapping, stamp: Mapping[str, Any]) -> None:
+        if (state["mesh_id"], state["device_id"]) != (stamp["mesh_id"], stamp["device_id"]):
+            raise CorruptStoreError(
+                f"The shard of device {stamp['device_id']} belongs to another mesh or device.",
+                hint="restore the right memory.db",
+            )
+        if state["generation"] < stamp["generation"]:
+            raise CorruptStoreError(
+                f"The shard of device {stamp['device_id']} is older than the catalogue "
+                f"(generation {state['generation']}, expected {stamp['generation']}).",
+                hint="was it restored from a backup? restore the whole folder together",
+            )
+        if state["encoder"] not in (None, self.encoder.fingerprint):
+            raise EncoderMismatchError(
+                f"The shard of device {stamp['device_id']} was encoded by {state['encoder']!r}, "
+                f"this mesh uses {self.encoder.fingerprint!r}.",
+                hint="mesh.reencode()",
+            )
+
+    def _vectors(self, rows: Iterable[RowMapping]) -> Floats32:
+        texts = [row["text"] for row in rows]
+        if not texts:
+            return np.zeros((0, self.encoder.dim), np.float32)
+        return encode_cached(self.encoder, texts, self.cache, progress=self.progress)
+
+    def _load(self, device_id: str) -> ShardIndex | None:
+        with contextlib.suppress(CorruptStoreError, OSError, ValueError, KeyError):
+            return ShardIndex.load(self.path(device_id))
+        return None
+
+    def path(self, device_id: str) -> Path:
+        """Where a shard's index is kept."""
+        return self.store.shard_path(device_id).with_name("index.bin")
+
+    def _save(self, device_id: str, index: ShardIndex, *, always: bool) -> None:
+        fresh = len(index) - index.saved_rows
+        if fresh and not self.store.read_only and (always or fresh * _SAVE_SHARE >= len(index)):
+            with contextlib.suppress(OSError):  # an index that cannot be kept is made again
+                index.save(self.path(device_id))
+
+    def forget(self) -> None:
+        """Drop everything held in memory without saving."""
+        with self._guard:
+            self._loaded.clear()
+            self.bytes = 0
+
+    def close(self) -> None:
+        """Keep what is new, then drop everything."""
+        for device_id, (index, _) in list(self._loaded.items()):
+            self._save(device_id, index, always=True)
+        self.forget()
+
+    def verdict(self, device_id: str, generation: int) -> tuple[str, str | None]:
+        """What `check` says of a kept index: ok, pending (made again when needed) or broken."""
+        path = self.path(device_id)
+        if not path.exists():
+            return "pending", "not made yet"
+        try:
+            index = ShardIndex.load(path)
+        except (StoreError, OSError, ValueError, KeyError) as error:
+            return "broken", f"{error} It is rebuilt from the shard when next needed."
+        if not _continues(index.stamp, self._stamp(device_id, generation)):
+            return "pending", "made for another encoder, shard or time; rebuilt when next needed"
+        if index.generation < generation:
+            return "pending", "behind its shard; brought up when next needed"
+        return "ok", None
+
+
+def _continues(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    same = all(old.get(k) == new[k] for k in ("mesh_id", "device_id", "encoder"))
+    return same and old["generation"] <= new["generation"]
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    """What tells that a file was replaced or changed since it was last looked at."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,134 @@
+"""`check`: look at every file, table and index of a mesh and name what is wrong.
+
+A check that cannot run is itself a finding. What heals by itself (an index not made yet) is
+`pending`; only what needs somebody is `broken`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from sqlalchemy import func, select
+
+from mnemes_lab import schemas
+from mnemes_lab.errors import MnemesError
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.indexes import Indexes
+from mnemes_lab.store.keys import KeyRing
+from mnemes_lab.store.receipts import from_json, verify
+from mnemes_lab.store.store import Store
+
+Finding = tuple[str, str, str, str | None]
+
+
+def check_mesh(store: Store, indexes: Indexes, ring: KeyRing) -> pl.DataFrame:
+    """The `report` frame, one row per thing looked at."""
+    findings = [
+        *_guarded("pooled.db", "sqlite", lambda: _sqlite(store.rows_raw, "pooled.db")),
+        *_guarded("pooled.db", "pending writes", lambda: _notes(store)),
+        *_guarded("pooled.db", "receipts", lambda: _receipts(store, ring)),
+    ]
+    known = {}
+    for row in store.rows(select(t.catalogue).order_by(t.catalogue.c.device_id)):
+        device_id = row["device_id"]
+        known[device_id] = row
+        name = f"shards/{device_id}"
+        if row["generation"] == 1 and not store.shard_path(device_id).exists():
+            findings.append((name, "file", "ok", "nothing written yet"))
+            continue
+        findings += _guarded(name, "file", lambda row=row: _shard(store, row))
+        findings += _guarded(
+            name, "index", lambda row=row: _index(indexes, row["device_id"], row["generation"])
+        )
+    findings += _strays(store, set(known))
+    return pl.DataFrame(findings, schema=schemas.dtypes(schemas.Report), orient="row")
+
+
+def _guarded(item: str, check: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    try:
+        return list(look())
+    except (MnemesError, OSError, ValueError) as error:
+        return [(item, check, "broken", f"{type(error).__name__}: {error}")]
+
+
+def _sqlite(ask: Callable[[str], list[Any]], item: str) -> Iterator[Finding]:
+    for check, pragma in (("sqlite", "PRAGMA integrity_check"), ("links", "PRAGMA foreign_key_check")):
+        found = [str(row) for row in ask(pragma)]
+        fine = found in ([], ["('ok',)"])
+        yield item, check, "ok" if fine else "broken", None if fine else "; ".join(found[:5])
+
+
+def _notes(store: Store) -> Iterator[Finding]:
+    found = store.rows(select(t.pending_writes))
+    detail = f"{len(found)} shard(s) wait for a writer to finish or undo" if found else None
+    yield "pooled.db", "pending writes", "pending" if found else "ok", detail
+
+
+def _receipts(store: Store, ring: KeyRing) -> Iterator[Finding]:
+    bad = []
+    for row in store.rows(select(t.receipts).order_by(t.receipts.c.receipt_id)):
+        try:
+            body = from_json(row["body"])
+            verify(body, ring)
+            if body.receipt_id != row["receipt_id"]:
+                bad.append(f"{row['receipt_id']}: holds another receipt")
+        except MnemesError as error:
+            bad.append(f"{row['receipt_id']}: {error}")
+    detail = f"{len(bad)} do not verify: {bad[:3]}" if bad else None
+    yield "pooled.db", "receipts", "broken" if bad else "ok", detail
+
+
+def _shard(store: Store, row: Any) -> Iterator[Finding]:
+    device_id, name = row["device_id"], f"shards/{row['device_id']}"
+    handle = store.shard(device_id, readonly=True)
+    with handle.begin() as conn:
+        yield from _sqlite(lambda sql: list(conn.exec_driver_sql(sql).all()), name)
+        state = conn.execute(select(t.shard_state)).mappings().one()
+        count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
+        told = (state["mesh_id"], state["device_id"], state["generation"], state["facts"])
+        wanted = (store.mesh_id, device_id, row["generation"], row["facts"])
+        fine = told == wanted and count == row["facts"]
+        detail = f"shard says {told} with {count} rows, catalogue {wanted}"
+        yield name, "catalogue", "ok" if fine else "broken", None if fine else detail
+        rows = conn.execute(
+            select(t.facts.c.fact_id, t.facts.c.text, t.facts.c.content_digest)
+        ).all()
+    bad = [f for f, text, digest in rows if hashlib.sha256(text.encode()).digest() != digest]
+    yield (
+        name,
+        "content",
+        "broken" if bad else "ok",
+        f"{len(bad)} texts differ from their digest: {sorted(bad)[:3]}" if bad else None,
+    )
+    indexed = {
+        r["fact_id"]
+        for r in store.rows(
+            select(t.fact_index.c.fact_id).where(t.fact_index.c.device_id == device_id)
+        )
+    }
+    differ = sorted(indexed ^ {f for f, _, _ in rows})
+    yield (
+        name,
+        "fact index",
+        "broken" if differ else "ok",
+        f"{len(differ)} facts differ: {differ[:3]}" if differ else None,
+    )
+
+
+def _index(indexes: Indexes, device_id: str, generation: int) -> Iterator[Finding]:
+    outcome, detail = indexes.verdict(device_id, generation)
+    yield f"shards/{device_id}", "index", outcome, detail
+
+
+def _strays(store: Store, known: set[str]) -> list[Finding]:
+    folder = store.folder / "shards"
+    names = sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+    return [
+        (f"shards/{name}", "file", "broken", "belongs to no device of this mesh")
+        for name in names
+        if name not in known and not Path(name).suffix
+    ]

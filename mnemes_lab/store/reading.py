@@ -1,0 +1,120 @@
+"""Facts as frames: the current table, a point on both time axes, and histories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from sqlalchemy import ColumnElement, RowMapping, or_, select
+
+from mnemes_lab import schemas
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.facts import history_rows, owner
+from mnemes_lab.store.store import Store
+
+_RAW = {
+    name: pl.Int64 if isinstance(dtype, pl.Datetime) else dtype
+    for name, dtype in schemas.dtypes(schemas.Facts).items()
+}
+
+
+def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.DataFrame:
+    """The `facts` frame of one device or all, by fact_id.
+
+    Args:
+        store: The open store.
+        device_id: Only this device; None for every device, active or not.
+        as_of: Only facts that were on record, current and valid at these points, shown as they
+            were then. None shows every fact in its latest version with its status.
+
+    Cost: opens every shard that was ever written.
+    """
+    query = select(t.catalogue.c.device_id, t.catalogue.c.generation)
+    if device_id is not None:
+        query = query.where(t.catalogue.c.device_id == device_id)
+    now = store.clock.now() if as_of is None or as_of.recorded_at is None else 0
+    valid, recorded = (None, now) if as_of is None else as_of.micros(now)
+    parts: list[tuple[Any, ...]] = []
+    for row in store.rows(query.order_by(t.catalogue.c.device_id)):
+        owner_id, generation = row["device_id"], row["generation"]
+        if generation == 1 and not store.shard_path(owner_id).exists():
+            continue
+        held = store.shard(owner_id, readonly=True).rows(
+            select(t.facts).where(*_seen(generation, recorded, valid, as_of is not None))
+        )
+        parts += [_line(fact, owner_id, recorded) for fact in held]
+    frame = pl.DataFrame(parts, schema=_RAW, orient="row").cast(dict(schemas.dtypes(schemas.Facts)))
+    return frame.sort("fact_id")
+
+
+def _seen(
+    generation: int, recorded: int, valid: int | None, strict: bool
+) -> Sequence[ColumnElement[bool]]:
+    c = t.facts.c
+    open_then = or_(c.closed_at.is_(None), c.closed_at > recorded)
+    if not strict:
+        return [c.generation <= generation, or_(open_then, c.closed_as != "updated")]
+    rules = [c.generation <= generation, c.recorded_at <= recorded, open_then]
+    rules.append(or_(c.expires_at.is_(None), c.expires_at > recorded))
+    if valid is not None:
+        rules.append(or_(c.valid_from.is_(None), c.valid_from <= valid))
+        rules.append(or_(c.valid_to.is_(None), c.valid_to > valid))
+    return rules
+
+
+def _status(fact: RowMapping, recorded: int) -> str:
+    if fact["closed_at"] is not None and fact["closed_at"] <= recorded:
+        return "superseded" if fact["closed_as"] == "updated" else str(fact["closed_as"])
+    expires = fact["expires_at"]
+    return "expired" if expires is not None and expires <= recorded else "active"
+
+
+def _line(fact: RowMapping, device_id: str, recorded: int) -> tuple[Any, ...]:
+    status = _status(fact, recorded)
+    special = {
+        "device_id": device_id,
+        "status": status,
+        "content_digest": fact["content_digest"].hex(),
+        "superseded_by": fact["superseded_by"] if status == "superseded" else None,
+    }
+    return tuple(special[name] if name in special else fact[name] for name in _RAW)
+
+
+def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
+    """The `history` frame: all versions of a fact and of those before and after it in its chain.
+
+    Raises:
+        FactNotFoundError
+    """
+    chain = [fact_id]
+    handle = store.shard(owner(store, fact_id), readonly=True)
+    while before := _predecessors(handle, chain[0]):
+        chain.insert(0, before)
+    while after := history_rows(store, chain[-1])[-1]["superseded_by"]:
+        chain.append(after)
+    now = store.clock.now()
+    rows = [
+        (
+            v["fact_id"],
+            v["version"],
+            v["text"],
+            _status(v, now),
+            v["recorded_at"],
+            v["closed_at"],
+            v["superseded_by"],
+            v["close_reason"] or v["closed_as"],
+        )
+        for one in chain
+        for v in history_rows(store, one)
+    ]
+    wanted = schemas.dtypes(schemas.FactHistory)
+    raw = {n: pl.Int64 if isinstance(d, pl.Datetime) else d for n, d in wanted.items()}
+    return pl.DataFrame(rows, schema=raw, orient="row").cast(dict(wanted))
+
+
+def _predecessors(handle: Any, fact_id: str) -> str | None:
+    query = select(t.facts.c.fact_id).where(t.facts.c.superseded_by == fact_id)
+    found = handle.rows(query.order_by(t.facts.c.fact_id))
+    return str(found[0]["fact_id"]) if found else None

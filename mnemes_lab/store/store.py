@@ -1,0 +1,477 @@
+"""The files of a mesh and the rules that keep them whole.
+
+Layout of a mesh's folder::
+
+    pooled.db                          devices, actors, catalogue, summaries, receipts
+    shards/<device_id>/memory.db       the facts of one device: the authority
+    shards/<device_id>/index.bin       its index, rebuilt whenever stale, missing or damaged
+    vectors.db                         cache of embeddings, content-addressed
+    .writer.lock                       held by the one process that is writing
+
+Rules of a write that touches both kinds of file:
+
+1. One writer at a time holds ``.writer.lock`` (waits 5 s). The system drops the lock of a process
+   that dies.
+2. *Announce*: a transaction in ``pooled.db`` reserves the new fact ids and notes, per device, the
+   shard's generation and what to do after a crash: ``undo`` or ``keep``.
+3. *Write*: one transaction per shard, its rows stamped with the next generation.
+4. *Publish*: a transaction in ``pooled.db`` moves the catalogue to the new generations and removes
+   the notes. Only now is the write acknowledged, and only now do readers see it: they look no
+   further than the catalogue's generation.
+
+Whoever takes the lock and finds a note knows that its writer died. ``undo`` (a load over several
+devices) removes the rows past the noted generation; ``keep`` (one device, so one transaction)
+publishes what the shard says. Either way nothing is half written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import filelock
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RowMapping,
+    Select,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from mnemes_lab.clock import Clock, LabClock, SystemClock
+from mnemes_lab.errors import (
+    CorruptStoreError,
+    NotAMeshError,
+    ReadOnlyError,
+    StoreBusyError,
+    StoreError,
+)
+from mnemes_lab.ids import IdSource, RandomIds, SeededIds
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.engine import (
+    BUSY_SECONDS,
+    Migration,
+    check_identity,
+    create_schema,
+    make_engine,
+    migrate,
+    named,
+    transaction,
+)
+
+MIGRATIONS: dict[int, Migration] = {}  # generation -> step to the next one, for both kinds of file
+
+
+class HandleMetrics(NamedTuple):
+    """State of the cache of open shards."""
+
+    open: int
+    capacity: int
+    total_opens: int
+
+
+class Shard:
+    """An open shard: one engine over one device's file."""
+
+    def __init__(self, path: Path, device_id: str, *, readonly: bool) -> None:
+        """Check what the file is, then open it lazily."""
+        self.path, self.device_id, self.readonly = path, device_id, readonly
+        with named(path):
+            found = check_identity(path, t.SHARD_ID, t.GENERATION)
+        self.engine = make_engine(path, readonly=readonly)
+        if found < t.GENERATION and not readonly:
+            migrate(self.engine, path, found, t.GENERATION, MIGRATIONS)
+
+    def begin(self) -> contextlib.AbstractContextManager[Connection]:
+        """One transaction on the shard."""
+        return transaction(self.engine, self.path)
+
+    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        """The rows of a query."""
+        with self.begin() as conn:
+            return conn.execute(query).mappings().all()
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.engine.dispose()
+
+
+class Store:
+    """An open mesh folder. Everything else in this room is a function on it."""
+
+    def __init__(
+        self, folder: Path, *, read_only: bool, clock: Clock | None, handles: int = 4
+    ) -> None:
+        """Use :meth:`open`."""
+        self.folder, self.read_only = folder, read_only
+        self.path = folder / "pooled.db"
+        self.capacity = max(1, handles)
+        self.total_opens = 0
+        self._handles: OrderedDict[tuple[str, bool], Shard] = OrderedDict()
+        self._guard = threading.Lock()
+        self._turn = threading.RLock()
+        self._depth = 0
+        self._file_lock = filelock.FileLock(
+            folder / ".writer.lock", timeout=BUSY_SECONDS, thread_local=False, poll_interval=0.005
+        )
+        self._reader = make_engine(self.path, readonly=True)
+        self._writer: Engine | None = None if read_only else make_engine(self.path)
+        self.closed = False
+        self.encoder: str | None = None  # fingerprint stamped into the shards that are written
+        state = self.state()
+        self.mesh_id: str = state["mesh_id"]
+        self.seed = int(state["seed"]) if state["seed"] is not None else None
+        self.clock: Clock = clock or (SystemClock() if self.seed is None else LabClock())
+        self._seen: int = state["last_instant"]
+        self.clock.forward_to(self._seen)
+        self.ids: IdSource = RandomIds()
+        if self.seed is not None:
+            self.ids = SeededIds(self.seed, position=state["ids_position"])
+
+    # --- opening -----------------------------------------------------------------------------
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        seed: int | None = None,
+        clock: Clock | None = None,
+        read_only: bool = False,
+        handles: int = 4,
+    ) -> Store:
+        """Open a mesh's folder; make it when it does not exist or is empty.
+
+        Raises:
+            NotAMeshError: the folder holds something else, or the path is a file.
+            SchemaAheadError: written by a newer version; untouched.
+            ReadOnlyError: the folder cannot be written and `read_only` is false.
+            StoreError: `seed` differs from the one the mesh was made with.
+        """
+        folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise NotAMeshError(f"{folder.name} is a file, not a mesh's folder.", hint="give a folder")
+        path = folder / "pooled.db"
+        if not path.exists():
+            cls._make(folder, path, seed, clock, read_only)
+        found = check_identity(path, t.POOLED_ID, t.GENERATION)
+        if not read_only:
+            _need_writable(folder)
+            if found < t.GENERATION:
+                engine = make_engine(path)
+                migrate(engine, path, found, t.GENERATION, MIGRATIONS)
+                engine.dispose()
+        store = cls(folder, read_only=read_only, clock=clock, handles=handles)
+        if seed is not None and store.seed != seed:
+            made = "without a seed" if store.seed is None else f"with seed {store.seed}"
+            store.close()
+            raise StoreError(
+                f"This mesh was made {made}.", found=seed, hint="open it without seed, or elsewhere"
+            )
+        if not read_only and store._notes():
+            with store.writing():
+                pass  # taking the turn finishes what a dead writer left
+        return store
+
+    @staticmethod
+    def _make(
+        folder: Path, path: Path, seed: int | None, clock: Clock | None, read_only: bool
+    ) -> None:
+        if folder.exists() and any(n.name != ".writer.lock" for n in folder.iterdir()):
+            unfinished = {"pooled.db.new", "pooled.db.new-wal", "pooled.db.new-shm", ".writer.lock"}
+            if {n.name for n in folder.iterdir()} - unfinished:
+                raise NotAMeshError(
+                    "The folder is not empty and holds no mesh.",
+                    found=sorted(n.name for n in folder.iterdir())[:5],
+                    hint="give a new or empty folder",
+                )
+        if read_only:
+            raise NotAMeshError("There is no mesh to read.", found=folder.name, hint="open without read_only")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ReadOnlyError(f"The folder cannot be made: {error.strerror}.") from error
+        _need_writable(folder)
+        now = (clock or (SystemClock() if seed is None else LabClock())).now()
+        ids: IdSource = RandomIds() if seed is None else SeededIds(seed)
+        with filelock.FileLock(folder / ".writer.lock", timeout=BUSY_SECONDS):
+            if path.exists():
+                return
+            fresh = path.with_name("pooled.db.new")
+            for suffix in ("", "-wal", "-shm"):
+                fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+            engine = make_engine(fresh)
+            with named(path):
+                create_schema(engine, t.pooled, t.POOLED_ID, t.GENERATION)
+                with engine.begin() as conn:
+                    conn.execute(
+                        insert(t.mesh).values(
+                            only=1,
+                            mesh_id=ids.uuid4s(1)[0],
+                            created_at=now,
+                            seed=None if seed is None else str(seed),
+                            ids_position=1,
+                            last_instant=now,
+                            changes=0,
+                        )
+                    )
+            engine.dispose()
+            os.replace(fresh, path)
+            (folder / "shards").mkdir(exist_ok=True)
+
+    def close(self) -> None:
+        """Close every file. Safe to call twice."""
+        self.closed = True
+        with self._guard:
+            handles, self._handles = list(self._handles.values()), OrderedDict()
+        for handle in handles:
+            handle.close()
+        for engine in (self._reader, self._writer):
+            if engine is not None:
+                engine.dispose()
+
+    # --- pooled.db ---------------------------------------------------------------------------
+    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        """The rows of a query on pooled.db."""
+        self._need_open()
+        with transaction(self._reader, self.path) as conn:
+            return conn.execute(query).mappings().all()
+
+    def rows_raw(self, sql: str) -> list[Any]:
+        """The rows of a pragma on pooled.db."""
+        with transaction(self._reader, self.path) as conn:
+            return list(conn.exec_driver_sql(sql).all())
+
+    def state(self) -> RowMapping:
+        """The mesh's one row of state."""
+        found = self.rows(select(t.mesh))
+        if not found:
+            raise CorruptStoreError("pooled.db has lost the mesh's state.", hint="restore a backup")
+        return found[0]
+
+    @contextlib.contextmanager
+    def pooled(self) -> Iterator[Connection]:
+        """One write transaction on pooled.db. Keeps the clock and id stream with it."""
+        self._need_open()
+        if self._writer is None:
+            raise ReadOnlyError("The mesh was opened for reading only.", hint="open without read_only")
+        with transaction(self._writer, self.path) as conn:
+            yield conn
+            conn.execute(
+                update(t.mesh).values(
+                    ids_position=getattr(self.ids, "position", 0),
+                    last_instant=case(
+                        (t.mesh.c.last_instant > self._seen, t.mesh.c.last_instant),
+                        else_=self._seen,
+                    ),
+                )
+            )
+
+    def now(self) -> int:
+        """An instant for the record: later than every one before it."""
+        self._seen = self.clock.now()
+        return self._seen
+
+    # --- writing -----------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the writer's turn, first finishing what a dead writer left.
+
+        Raises:
+            StoreBusyError: another writer kept the turn for 5 s.
+            ReadOnlyError: the mesh was opened for reading only.
+        """
+        self._need_open()
+        if self.read_only:
+            raise ReadOnlyError("The mesh was opened for reading only.", hint="open without read_only")
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise _busy()
+        try:
+            try:
+                with self._file_lock:
+                    self._depth += 1
+                    try:
+                        if self._depth == 1:
+                            self.clock.forward_to(self.state()["last_instant"])
+                            self._finish(self._notes())
+                        yield
+                    finally:
+                        self._depth -= 1
+            except filelock.Timeout:
+                raise _busy() from None
+        finally:
+            self._turn.release()
+
+    def announce(
+        self, generations: Mapping[str, int], reserved: list[tuple[str, str, int]], on_crash: str
+    ) -> None:
+        """Reserve fact ids and note the shards about to be written (step 2)."""
+        with self.pooled() as conn:
+            if reserved:
+                sql = str(insert(t.fact_index).compile(dialect=conn.dialect))
+                conn.exec_driver_sql(sql, reserved)
+            conn.execute(
+                insert(t.pending_writes),
+                [
+                    {"device_id": d, "base_generation": g, "on_crash": on_crash}
+                    for d, g in sorted(generations.items())
+                ],
+            )
+
+    def publish(self, written: Mapping[str, tuple[int, int]]) -> None:
+        """Move the catalogue to the new generations and counts (step 4)."""
+        with self.pooled() as conn:
+            self._publish(conn, written)
+
+    @staticmethod
+    def _publish(conn: Connection, written: Mapping[str, tuple[int, int]]) -> None:
+        for device_id, (generation, facts) in sorted(written.items()):
+            conn.execute(
+                update(t.catalogue)
+                .where(t.catalogue.c.device_id == device_id)
+                .values(generation=generation, facts=facts)
+            )
+        conn.execute(
+            delete(t.pending_writes).where(t.pending_writes.c.device_id.in_(sorted(written)))
+        )
+        conn.execute(update(t.mesh).values(changes=t.mesh.c.changes + 1))
+
+    def _notes(self) -> Sequence[RowMapping]:
+        return self.rows(select(t.pending_writes).order_by(t.pending_writes.c.device_id))
+
+    def abandon(self) -> None:
+        """After a failure between announce and publish: finish or undo at once, if possible."""
+        with contextlib.suppress(StoreError):
+            self._finish(self._notes())
+
+    def _finish(self, notes: Sequence[RowMapping]) -> None:
+        """Bring announced shards to a whole state: see the module's rules."""
+        for note in notes:
+            device_id, base = note["device_id"], note["base_generation"]
+            handle = self.shard(device_id)
+            with handle.begin() as conn:
+                if note["on_crash"] == "undo":
+                    conn.execute(delete(t.facts).where(t.facts.c.generation > base))
+                    count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
+                    conn.execute(update(t.shard_state).values(generation=base, facts=count))
+                conn.execute(update(t.shard_state).values(encoder=self.state()["encoder"]))
+                now = conn.execute(select(t.shard_state)).mappings().one()
+                kept = conn.execute(
+                    select(t.facts.c.fact_id, t.facts.c.generation)
+                    .where(t.facts.c.generation > base, t.facts.c.version == 1)
+                    .order_by(t.facts.c.fact_id)
+                ).all()
+            with self.pooled() as conn:
+                conn.execute(
+                    delete(t.fact_index).where(
+                        t.fact_index.c.device_id == device_id, t.fact_index.c.generation > base
+                    )
+                )
+                if kept:
+                    rows = [{"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept]
+                    conn.execute(insert(t.fact_index), rows)
+                self._publish(conn, {device_id: (now["generation"], now["facts"])})
+
+    # --- shards ------------------------------------------------------------------------------
+    def shard_path(self, device_id: str) -> Path:
+        """Where a device's shard lies; ids are canonical UUIDs, so no text becomes a path."""
+        return self.folder / "shards" / device_id / "memory.db"
+
+    def shard(self, device_id: str, *, readonly: bool = False) -> Shard:
+        """The open shard of a registered device, from the cache of handles.
+
+        Raises:
+            CorruptStoreError: the file is missing although something was written to it.
+        """
+        readonly = readonly or self.read_only
+        key = (device_id, readonly)
+        with self._guard:
+            handle = self._handles.get(key)
+            if handle is not None:
+                self._handles.move_to_end(key)
+                return handle
+        path = self.shard_path(device_id)
+        if not path.exists():
+            self._make_shard(device_id, path)
+        opened = Shard(path, device_id, readonly=readonly)
+        with self._guard:
+            handle = self._handles.setdefault(key, opened)
+            self.total_opens += handle is opened
+            evicted = []
+            while len(self._handles) > self.capacity:
+                evicted.append(self._handles.popitem(last=False)[1])
+        for old in evicted:
+            old.close()
+        return handle
+
+    def _make_shard(self, device_id: str, path: Path) -> None:
+        found = self.rows(select(t.catalogue).where(t.catalogue.c.device_id == device_id))
+        if not found or found[0]["generation"] > 1 or self.read_only:
+            raise CorruptStoreError(
+                f"The shard of device {device_id} is missing.",
+                hint="restore shards/<device_id>/memory.db from a backup",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"memory.db.{os.getpid()}.{threading.get_ident()}.new")
+        engine = make_engine(fresh)
+        with named(path):
+            create_schema(engine, t.shard, t.SHARD_ID, t.GENERATION)
+            with engine.begin() as conn:
+                conn.execute(
+                    insert(t.shard_state).values(
+                        only=1,
+                        mesh_id=self.mesh_id,
+                        device_id=device_id,
+                        generation=1,
+                        facts=0,
+                        last_recorded_at=0,
+                    )
+                )
+        engine.dispose()
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)  # another thread's file, if there first, stays
+        fresh.unlink()
+
+    def drop_handles(self) -> None:
+        """Close every cached shard; the count of opens stays."""
+        with self._guard:
+            handles, self._handles = list(self._handles.values()), OrderedDict()
+        for handle in handles:
+            handle.close()
+
+    @property
+    def handles(self) -> HandleMetrics:
+        """How many shards are open, may be, and were ever opened."""
+        return HandleMetrics(len(self._handles), self.capacity, self.total_opens)
+
+    def _need_open(self) -> None:
+        if self.closed:
+            raise StoreError("The mesh is closed.", hint="open it again")
+
+
+def _busy() -> StoreBusyError:
+    return StoreBusyError(
+        f"Another writer kept the mesh for more than {BUSY_SECONDS:g} s; nothing was written.",
+        hint="try again, or close the other process",
+    )
+
+
+def _need_writable(folder: Path) -> None:
+    probe = folder / f".probe-{os.getpid()}-{threading.get_ident()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ReadOnlyError(
+            f"The mesh's folder cannot be written ({error.strerror}).",
+            hint="open it with read_only=True to look at its frames",
+        ) from error

@@ -1,0 +1,215 @@
+"""The tables: `pooled.db` for the control plane, `memory.db` for each device's shard.
+
+Only SQLAlchemy Core and portable types. Instants are integer microseconds UTC. On SQLite all
+tables are STRICT, so no value changes its type on the way in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import REAL
+
+POOLED_ID = 0x4D4E5031  # "MNP1"
+SHARD_ID = 0x4D4E5331  # "MNS1"
+GENERATION = 1
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+pooled = MetaData(naming_convention=_NAMES)
+shard = MetaData(naming_convention=_NAMES)
+
+INT = BigInteger().with_variant(Integer(), "sqlite")
+FLOAT = Double().with_variant(REAL(), "sqlite")
+
+
+def _table(name: str, meta: MetaData, *parts: Any, rowid: bool = True) -> Table:
+    return Table(name, meta, *parts, sqlite_strict=True, sqlite_with_rowid=rowid)
+
+
+def _col(name: str, kind: Any, *args: Any, null: bool = False, **kw: Any) -> Column[Any]:
+    return Column(name, kind, *args, nullable=null, **kw)
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN {values}", name=column)
+
+
+# --- pooled.db -------------------------------------------------------------------------------
+mesh = _table(
+    "mesh",
+    pooled,
+    _col("only", INT, CheckConstraint('"only" = 1', name="only"), primary_key=True),
+    _col("mesh_id", Text),
+    _col("created_at", INT),
+    _col("seed", Text, null=True),  # text, since a seed may be any integer
+    _col("ids_position", INT),
+    _col("last_instant", INT),
+    _col("encoder", Text, null=True),
+    _col("encoder_name", Text, null=True),
+    _col("encoder_dim", INT, null=True),
+    _col("receipt_key_id", Text, null=True),
+    _col("changes", INT),  # grows whenever devices or shards change
+)
+devices = _table(
+    "devices",
+    pooled,
+    _col("device_id", Text, primary_key=True),
+    _col("label", Text),
+    _col("platform", Text),
+    _col("hostname", Text),
+    _col("credential_fingerprint", Text, null=True),
+    _col("credential_generation", INT),
+    _col("status", Text),
+    _col("first_seen_at", INT),
+    _col("last_seen_at", INT),
+    _col("status_changed_at", INT),
+    _one_of("status", ("active", "quarantined", "revoked")),
+    Index("ix_devices_label", "label"),
+)
+actors = _table(
+    "actors",
+    pooled,
+    _col("actor_id", Text, primary_key=True),
+    _col("device_id", Text, ForeignKey("devices.device_id"), index=True),
+    _col("name", Text, null=True),
+    _col("kind", Text),
+    _col("tool_profile", Text),
+    _col("provider_model", Text, null=True),
+    _col("granted_by", Text, null=True),
+    _col("recorded_at", INT),
+    _one_of("tool_profile", ("agent", "operator")),
+)
+catalogue = _table(
+    "catalogue",
+    pooled,
+    _col("device_id", Text, ForeignKey("devices.device_id"), primary_key=True),
+    _col("generation", INT),
+    _col("facts", INT),
+    _col("terms", INT),
+    _col("namespaces", INT),
+    _col("searches", INT),
+    _col("ewma_latency_ms", FLOAT),
+    _col("refreshed_at", INT, null=True),
+)
+summaries = _table(
+    "summaries",
+    pooled,
+    _col("device_id", Text, ForeignKey("devices.device_id"), primary_key=True),
+    _col("router", Text, primary_key=True),
+    _col("generation", INT),
+    _col("terms", INT),
+    _col("text_leaves", INT),
+    _col("sha256", Text),
+    _col("payload", LargeBinary),
+)
+fact_index = _table(
+    "fact_index",
+    pooled,
+    _col("fact_id", Text, primary_key=True),
+    _col("device_id", Text),
+    _col("generation", INT),
+    rowid=False,
+)
+pending_writes = _table(
+    "pending_writes",
+    pooled,
+    _col("device_id", Text, primary_key=True),
+    _col("base_generation", INT),
+    _col("on_crash", Text),
+    _one_of("on_crash", ("keep", "undo")),
+)
+receipts = _table(
+    "receipts",
+    pooled,
+    _col("receipt_id", Text, primary_key=True),
+    _col("version", INT),
+    _col("key_id", Text),
+    _col("requester_device_id", Text),  # the mesh's own id when no device is named
+    _col("exhaustive", INT),
+    _col("selected", INT),
+    _col("eligible", INT),
+    _col("results", INT),
+    _col("recorded_at", INT),
+    _col("body", Text),
+    Index("ix_receipts_requester", "requester_device_id", "recorded_at"),
+)
+item_conflicts = _table(
+    "item_conflicts",
+    pooled,
+    _col("fact_id", Text, primary_key=True),
+    _col("device_id", Text, primary_key=True),
+    _col("content_digest", Text),
+    _col("recorded_at", INT),
+)
+
+# --- memory.db -------------------------------------------------------------------------------
+shard_state = _table(
+    "shard_state",
+    shard,
+    _col("only", INT, CheckConstraint('"only" = 1', name="only"), primary_key=True),
+    _col("mesh_id", Text),
+    _col("device_id", Text),
+    _col("generation", INT),
+    _col("facts", INT),
+    _col("last_recorded_at", INT),
+    _col("encoder", Text, null=True),
+)
+facts = _table(
+    "facts",
+    shard,
+    _col("row_key", INT, primary_key=True, autoincrement=True),
+    _col("fact_id", Text),
+    _col("version", INT),
+    _col("namespace", Text),
+    _col("text", Text),
+    _col("subject", Text, null=True),
+    _col("predicate", Text, null=True),
+    _col("object", Text, null=True),
+    _col("source", Text, null=True),
+    _col("kind", Text),
+    _col("sensitivity", Text),
+    _col("content_digest", LargeBinary),
+    _col("observed_at", INT, null=True),
+    _col("valid_from", INT, null=True),
+    _col("valid_to", INT, null=True),
+    _col("recorded_at", INT),
+    _col("expires_at", INT, null=True),
+    _col("closed_at", INT, null=True),
+    _col("closed_as", Text, null=True),
+    _col("close_reason", Text, null=True),
+    _col("superseded_by", Text, null=True),
+    _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
+    _col("generation", INT),
+    UniqueConstraint("fact_id", "version"),
+    UniqueConstraint("dedupe_key"),
+    CheckConstraint("valid_to IS NULL OR valid_from IS NULL OR valid_to >= valid_from", "interval"),
+    CheckConstraint("length(content_digest) = 32", "digest"),
+    CheckConstraint("closed_as IN ('superseded', 'retracted', 'updated')", "closed_as"),
+)
+Index(
+    "ix_facts_expiring",
+    facts.c.expires_at,
+    sqlite_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
+    postgresql_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
+)
+FACT_COLUMNS = [c.name for c in facts.columns if c.name != "row_key"]
