@@ -1,0 +1,1 @@
+"""The bench: workloads and measurements against a peer in the same run."""

@@ -11,7 +11,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -309,10 +309,6 @@ def _spell(day: date) -> str:
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
-def _instant(day: date | None) -> datetime | None:
-    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
 def make(
     seed: int, devices: int, facts_per_device: int, questions: int
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -326,9 +322,8 @@ def make(
             claim = told.claim
             fact_id = f"campus-d{d:0{width}d}-{i:0{digits}d}"
             says = (claim.thing.subject, claim.attribute.name, claim.value)
-            valid = (_instant(claim.since), _instant(claim.until))
             space = claim.attribute.namespace
-            facts.append((fact_id, device.label, space, told.text, *says, *valid))
+            facts.append((fact_id, device.label, space, told.text, *says))
             places[claim].append((d, fact_id, told.form))
     asked = _ask(_Stream(seed, "questions"), places, questions)
     digits = max(4, len(str(questions - 1)))

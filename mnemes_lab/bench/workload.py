@@ -23,11 +23,9 @@ from mnemes_lab.bench import _campus
 from mnemes_lab.digest import compact_json, preimage
 from mnemes_lab.errors import InputError, ScenarioError
 
-_INSTANT = pl.Datetime("us", "UTC")
 FACT_COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("fact_id", "device", "namespace", "text"), pl.String()),
     **dict.fromkeys(("subject", "predicate", "object"), pl.String()),
-    **dict.fromkeys(("valid_from", "valid_to"), _INSTANT),
 }
 _SIZES = {"campus": {"devices": 50, "facts_per_device": 1000, "questions": 300}}
 _MAX_DEVICES, _MIN_FACTS, _MAX_TOTAL = 1000, 10, 500_000
@@ -40,8 +38,8 @@ class Workload:
     Attributes:
         name: Which workload it is.
         seed: What it was made from.
-        facts: fact_id, device (its label), namespace, text, subject, predicate, object,
-            valid_from?, valid_to?; sorted by fact_id.
+        facts: fact_id, device (its label), namespace, text, subject, predicate, object;
+            sorted by fact_id. Dates are in the texts only, so every fact is current at any time.
         queries: `schemas.Queries`, sorted by query_id; nobody in particular asks.
         relevance: `schemas.Relevance`: every fact that states the asked value, gain 1.
     """
@@ -53,7 +51,7 @@ class Workload:
     relevance: pl.DataFrame
 
     def digest(self) -> str:
-        """Hex SHA-256 of all rows in order; instants count as microseconds.
+        """Hex SHA-256 of all rows in order.
 
         Rows are written as compact JSON arrays, one per line, after a line of column names, so the
         digest does not depend on how frames are held in memory.
@@ -61,8 +59,7 @@ class Workload:
         total = hashlib.sha256(preimage(_campus.DOMAIN, self.name, str(self.seed)))
         for frame in (self.facts, self.queries, self.relevance):
             total.update(compact_json(frame.columns) + b"\n")
-            plain = frame.with_columns(pl.col(_INSTANT).cast(pl.Int64))
-            for row in plain.iter_rows():
+            for row in frame.iter_rows():
                 total.update(compact_json(row) + b"\n")
         return total.hexdigest()
 

@@ -1,0 +1,1 @@
+"""The mesh: the only thing that acts."""

@@ -181,7 +181,9 @@ class Mesh:
         check_name(name, what="agent name")
         on = device if isinstance(device, Device) else self.device(device or name)
         query = select(t.actors).where(
-            t.actors.c.device_id == on.device_id, t.actors.c.kind == "agent", t.actors.c.name == name
+            t.actors.c.device_id == on.device_id,
+            t.actors.c.kind == "agent",
+            t.actors.c.name == name,
         )
         found = self.store.rows(query)
         actor_id = (
@@ -474,7 +476,9 @@ class Mesh:
         """The `summaries` frame: what each active shard reveals to the overlap router."""
         return summaries_frame(self.view.now().summaries.values())
 
-    def facts(self, *, device: Device | str | None = None, as_of: AsOf | None = None) -> pl.DataFrame:
+    def facts(
+        self, *, device: Device | str | None = None, as_of: AsOf | None = None
+    ) -> pl.DataFrame:
         """The `facts` frame: every fact with its status, or what an `AsOf` shows.
 
         Args:

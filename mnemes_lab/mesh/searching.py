@@ -160,9 +160,7 @@ class Searcher:
         router = router_named(options.router)
         terms = [router.tokenise(q.text) for q in questions]
         scores = eligible.table(router).score(terms, askers)
-        n = initial_budget(
-            options.budget, len(eligible.device_ids), exhaustive=options.exhaustive
-        )
+        n = initial_budget(options.budget, len(eligible.device_ids), exhaustive=options.exhaustive)
         for question, order in zip(questions, ranked(scores).tolist(), strict=True):
             question.order, question.first_wave, question.searched = order, n, n
         return scores
@@ -345,9 +343,7 @@ class Searcher:
                     "body": to_json(b),
                 }
             )
-        visited = [
-            {"d": eligible.device_ids[at], "ms": _latency(batch, at)} for at in batch.visits
-        ]
+        visited = [{"d": eligible.device_ids[at], "ms": _latency(batch, at)} for at in batch.visits]
         with self.store.pooled() as conn:
             if rows:
                 conn.execute(insert(t.receipts), rows)
@@ -355,7 +351,9 @@ class Searcher:
                 conn.execute(_COUNT_SEARCH, visited)
             if conflicts:
                 known = set(conn.execute(select(t.item_conflicts.c[*_PAIR])).tuples())
-                fresh = [row for row in conflicts if (row["fact_id"], row["device_id"]) not in known]
+                fresh = [
+                    row for row in conflicts if (row["fact_id"], row["device_id"]) not in known
+                ]
                 if fresh:
                     conn.execute(insert(t.item_conflicts), fresh)
 

@@ -1,0 +1,1 @@
+"""The router: which shards to ask, and how their answers become one."""

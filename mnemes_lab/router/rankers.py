@@ -158,7 +158,5 @@ def _terms_of(summaries: Any) -> dict[str, list[str]]:
         )
     missing = sorted({"device_id", "terms"} - set(summaries.columns))
     if missing:
-        raise InputError(
-            f"The summaries frame lacks {missing}.", hint="mesh.summaries() makes one"
-        )
+        raise InputError(f"The summaries frame lacks {missing}.", hint="mesh.summaries() makes one")
     return dict(zip(summaries["device_id"].to_list(), summaries["terms"].to_list(), strict=True))

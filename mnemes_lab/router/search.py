@@ -212,9 +212,7 @@ class _View:
     def ids(self, keys: npt.NDArray[np.int64]) -> list[str]:
         at = np.searchsorted(self.starts, keys, side="right") - 1
         rows = keys - self.starts[at]
-        return [
-            self.columns[a].fact_id[r] for a, r in zip(at.tolist(), rows.tolist(), strict=True)
-        ]
+        return [self.columns[a].fact_id[r] for a, r in zip(at.tolist(), rows.tolist(), strict=True)]
 
     # --- words -------------------------------------------------------------------------------
     def lexical(self, plan: dict[int, list[int]]) -> dict[int, Ranked]:
@@ -283,7 +281,9 @@ class _View:
             if not found:
                 return np.zeros(0, np.int64)
             scores = np.concatenate([s for (s, _), _ in found])
-            rows = np.concatenate([np.where(r >= 0, r + self.starts[at], -1) for (_, r), at in found])
+            rows = np.concatenate(
+                [np.where(r >= 0, r + self.starts[at], -1) for (_, r), at in found]
+            )
             keep = rows >= 0
             if q in self.excluded:
                 keep &= ~np.isin(rows, sorted(self.excluded[q]))

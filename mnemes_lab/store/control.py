@@ -320,7 +320,15 @@ def register_actor(
 
 
 def _insert_actor(conn: Connection, row: tuple[Any, ...], now: int) -> None:
-    names = ("actor_id", "device_id", "name", "kind", "tool_profile", "provider_model", "granted_by")
+    names = (
+        "actor_id",
+        "device_id",
+        "name",
+        "kind",
+        "tool_profile",
+        "provider_model",
+        "granted_by",
+    )
     values = dict(zip(names, row, strict=True)) | {"recorded_at": now}
     conn.execute(insert(t.actors).values(values))
 

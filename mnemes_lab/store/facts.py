@@ -384,7 +384,9 @@ def _change(
         if row is not None:
             kept = _KEPT if closed_as == "superseded" else [c for c in INPUT if c != "fact_id"]
             base = {
-                c: from_us(old[c]) if isinstance(INPUT[c], pl.Datetime) and old[c] is not None else old[c]
+                c: from_us(old[c])
+                if isinstance(INPUT[c], pl.Datetime) and old[c] is not None
+                else old[c]
                 for c in kept
                 if c in old
             }
@@ -397,9 +399,7 @@ def _change(
         generation = state["generation"] + 1
         now = store.now()
         new_id = fresh["fact_id"] if fresh else None
-        reserved = (
-            [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
-        )
+        reserved = [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
         store.announce({device_id: state["generation"]}, reserved, "keep")  # type: ignore[arg-type]
         try:
             with handle.begin() as conn:

@@ -128,7 +128,9 @@ class ShardIndex:
         if closed:
             keys, times = (np.array(part, np.int64) for part in zip(*closed, strict=True))
             at = np.searchsorted(columns.row_key, keys)
-            within = (at < len(columns)) & (columns.row_key[np.minimum(at, len(columns) - 1)] == keys)
+            within = (at < len(columns)) & (
+                columns.row_key[np.minimum(at, len(columns) - 1)] == keys
+            )
             closed_at[at[within]] = times[within]
         columns = Columns(
             columns.row_key,

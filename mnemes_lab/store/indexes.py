@@ -95,9 +95,7 @@ class Indexes:
             "generation": generation,
         }
 
-    def _bring_up(
-        self, device_id: str, generation: int, held: ShardIndex | None
-    ) -> ShardIndex:
+    def _bring_up(self, device_id: str, generation: int, held: ShardIndex | None) -> ShardIndex:
         stamp = self._stamp(device_id, generation)
         path = self.store.shard_path(device_id)
         if generation == 1 and not path.exists():

@@ -56,7 +56,10 @@ def _guarded(item: str, check: str, look: Callable[[], Iterator[Finding]]) -> li
 
 
 def _sqlite(ask: Callable[[str], list[Any]], item: str) -> Iterator[Finding]:
-    for check, pragma in (("sqlite", "PRAGMA integrity_check"), ("links", "PRAGMA foreign_key_check")):
+    for check, pragma in (
+        ("sqlite", "PRAGMA integrity_check"),
+        ("links", "PRAGMA foreign_key_check"),
+    ):
         found = [str(row) for row in ask(pragma)]
         fine = found in ([], ["('ok',)"])
         yield item, check, "ok" if fine else "broken", None if fine else "; ".join(found[:5])

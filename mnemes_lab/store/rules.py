@@ -42,9 +42,7 @@ _CONTROL = r"[\p{Cc}]"
 
 def with_defaults(table: pl.DataFrame) -> pl.DataFrame:
     """Fill namespace, kind and sensitivity where they are null."""
-    return table.with_columns(
-        pl.col(name).fill_null(value) for name, value in DEFAULTS.items()
-    )
+    return table.with_columns(pl.col(name).fill_null(value) for name, value in DEFAULTS.items())
 
 
 def refusals(table: pl.DataFrame, refused: Mapping[int, str]) -> list[str | None]:
@@ -67,7 +65,10 @@ def refusals(table: pl.DataFrame, refused: Mapping[int, str]) -> list[str | None
         ),
         (namespace.str.contains(_BLANK), "namespace is blank. Hint: leave it out for 'general'"),
         (namespace.str.contains(_CONTROL), "namespace holds a control character"),
-        (namespace.str.len_chars() > MAX_NAMESPACE, f"namespace is over {MAX_NAMESPACE} characters"),
+        (
+            namespace.str.len_chars() > MAX_NAMESPACE,
+            f"namespace is over {MAX_NAMESPACE} characters",
+        ),
         (fact_id.str.contains(_BLANK), "fact_id is blank. Hint: leave it out and one is made"),
         (fact_id.str.contains(_CONTROL), "fact_id holds a control character"),
         (fact_id.str.len_chars() > MAX_FACT_ID, f"fact_id is over {MAX_FACT_ID} characters"),

@@ -159,7 +159,9 @@ class Store:
         """
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
-            raise NotAMeshError(f"{folder.name} is a file, not a mesh's folder.", hint="give a folder")
+            raise NotAMeshError(
+                f"{folder.name} is a file, not a mesh's folder.", hint="give a folder"
+            )
         path = folder / "pooled.db"
         if not path.exists():
             cls._make(folder, path, seed, clock, read_only)
@@ -195,7 +197,9 @@ class Store:
                     hint="give a new or empty folder",
                 )
         if read_only:
-            raise NotAMeshError("There is no mesh to read.", found=folder.name, hint="open without read_only")
+            raise NotAMeshError(
+                "There is no mesh to read.", found=folder.name, hint="open without read_only"
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -263,7 +267,9 @@ class Store:
         """One write transaction on pooled.db. Keeps the clock and id stream with it."""
         self._need_open()
         if self._writer is None:
-            raise ReadOnlyError("The mesh was opened for reading only.", hint="open without read_only")
+            raise ReadOnlyError(
+                "The mesh was opened for reading only.", hint="open without read_only"
+            )
         with transaction(self._writer, self.path) as conn:
             yield conn
             conn.execute(
@@ -292,7 +298,9 @@ class Store:
         """
         self._need_open()
         if self.read_only:
-            raise ReadOnlyError("The mesh was opened for reading only.", hint="open without read_only")
+            raise ReadOnlyError(
+                "The mesh was opened for reading only.", hint="open without read_only"
+            )
         if not self._turn.acquire(timeout=BUSY_SECONDS):
             raise _busy()
         try:
@@ -377,7 +385,9 @@ class Store:
                     )
                 )
                 if kept:
-                    rows = [{"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept]
+                    rows = [
+                        {"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept
+                    ]
                     conn.execute(insert(t.fact_index), rows)
                 self._publish(conn, {device_id: (now["generation"], now["facts"])})
 

@@ -1,0 +1,1 @@
+"""The view: pictures and pages; it computes nothing."""
