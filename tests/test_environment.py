@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([<>=!~][^;]*)?")
 # conda's name -> the name on the Python index
 SAME = {"pytorch-cpu": "torch"}
+# the name in an import statement -> the requirement that brings it
+IMPORTED_AS = {
+    "faiss": "faiss-cpu",
+    "sklearn": "scikit-learn",
+    "threadpoolctl": "scikit-learn",
+    "transformers": "sentence-transformers",
+    "huggingface_hub": "sentence-transformers",
+}
 NOT_PACKAGES = {"python", "pip", "mnemes-lab"}
 
 
@@ -76,6 +86,20 @@ def test_every_core_dependency_says_why_it_is_there():
     for requirement in project()["dependencies"]:
         (line,) = [ln for ln in text.splitlines() if f'"{requirement}"' in ln]
         assert re.search(r"#\s+\w+", line), f"{requirement} has no reason beside it"
+
+
+def test_everything_imported_is_declared():
+    declared = wanted() | dict(entry(item) for item in project()["optional-dependencies"]["dev"])
+    found = set()
+    for path in (ROOT / "mnemes_lab").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    foreign = found - set(sys.stdlib_module_names) - {"mnemes_lab"}
+    names = {entry(IMPORTED_AS.get(name, name))[0] for name in foreign}
+    assert sorted(names - set(declared)) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from sqlalchemy import delete, insert, select, update
 from mnemes_lab.digest import sha256_hex
 from mnemes_lab.errors import MnemesError
 from mnemes_lab.router.rankers import Overlap, OverlapTable
+from mnemes_lab.router.search import TermMemory
 from mnemes_lab.router.summary import Lexicon, Statistics, TermSummary, lexicon_at
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.index import ShardIndex
@@ -35,6 +37,7 @@ class Eligible:
         self.device_ids = sorted(generations)
         self.summaries, self.errors, self.statistics = summaries, errors, statistics
         self._tables: dict[str, OverlapTable] = {}
+        self.memory = TermMemory(len(self.device_ids))
 
     def table(self, router: Overlap) -> OverlapTable:
         """The shards' terms as a router compares them, made once."""
@@ -52,7 +55,9 @@ class Eligible:
             return self.statistics.snapshot(terms)
         readable: list[ShardIndex] = []
         for device_id in self.device_ids:
-            if device_id in self.summaries:
+            if device_id not in self.summaries:
+                continue
+            with contextlib.suppress(MnemesError, OSError, ValueError):  # its visit will say why
                 readable.append(indexes.get(device_id, self.generations[device_id]))
         return lexicon_at(readable, terms, recorded)
 

@@ -24,7 +24,7 @@ from mnemes_lab.errors import (
     ReceiptNotFoundError,
     StoreError,
 )
-from mnemes_lab.ids import check_name
+from mnemes_lab.ids import check_name, parse_uuid4
 from mnemes_lab.mesh.agent import Agent, Device, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found, Receipt
@@ -275,7 +275,10 @@ class Mesh:
             if device is None or not device.strip():
                 refused[row] = "device is blank"
             elif control.looks_like_id(device):
-                refused[row] = "unknown device id. Hint: use a label, or register the device"
+                if held := known.get(parse_uuid4(device)):
+                    known[device] = held  # another spelling of an id
+                else:
+                    refused[row] = "unknown device id. Hint: use a label, or register the device"
             elif problem := _label_problem(device):
                 refused[row] = problem
             else:

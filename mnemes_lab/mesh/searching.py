@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import polars as pl
-from sqlalchemy import bindparam, case, insert, select, update
+from sqlalchemy import Dialect, bindparam, case, insert, literal_column, select, update
 
 from mnemes_lab import schemas
 from mnemes_lab.errors import BudgetError, InputError
@@ -25,7 +26,6 @@ from mnemes_lab.store.receipts import SearchReceipt, sign_v2, to_json
 from mnemes_lab.store.store import Store
 
 EXPANDED = "insufficient_results_expand"
-_EWMA = 0.2
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ class Searcher:
             lambda at: self._load(eligible, at),
             self.store.clock.stopwatch,
             request,
+            eligible.memory if recorded >= eligible.statistics.last_recorded_at else None,
         )
         questions = [_Question(*one) for one in asked]
         scores = self._rank(questions, eligible, options, askers)
@@ -161,6 +162,8 @@ class Searcher:
         terms = [router.tokenise(q.text) for q in questions]
         scores = eligible.table(router).score(terms, askers)
         n = initial_budget(options.budget, len(eligible.device_ids), exhaustive=options.exhaustive)
+        if options.max_shards is not None and not options.exhaustive:
+            n = min(n, options.max_shards)  # the default budget may be above it
         for question, order in zip(questions, ranked(scores).tolist(), strict=True):
             question.order, question.first_wave, question.searched = order, n, n
         return scores
@@ -202,7 +205,7 @@ class Searcher:
         rows = []
         for question in questions:
             for rank, hit in enumerate(question.hits, 1):
-                columns = batch.index(hit.shard).columns
+                columns = batch.columns(hit.shard)
                 source = {
                     "device_id": eligible.device_ids[hit.shard],
                     "fact_id": columns.fact_id[hit.row],
@@ -220,7 +223,6 @@ class Searcher:
         options: Options,
         receipts: Receipts,
     ) -> pl.DataFrame:
-        ids = np.array(eligible.device_ids, dtype=object)
         n, s = scores.shape
         order = np.array([q.order for q in questions], np.int64).reshape(n, s)
         step = np.tile(np.arange(1, s + 1), n)
@@ -239,32 +241,26 @@ class Searcher:
         for row, question in enumerate(questions):
             for hit in question.hits:
                 results[row, hit.shard] += 1
-        latency = np.array([_latency(batch, at) for at in range(s)])
-        generation = np.array([eligible.generations[d] for d in eligible.device_ids], np.int64)
-        exact = _exact(batch, questions, eligible)
-        frame = pl.DataFrame(
+        latency = [_latency(batch, at) for at in range(s)]
+        generation = [eligible.generations[d] for d in eligible.device_ids]
+        at_step = list(zip(flat.tolist(), selected.tolist(), failed.tolist(), strict=True))
+        certificate = np.where(_exact(batch, questions, eligible), "exact", "none").tolist()
+        return pl.DataFrame(
             {
-                "query_id": np.repeat(np.array([q.query_id for q in questions], object), s),
-                "device_id": ids[flat] if s else [],
+                "query_id": [q.query_id for q in questions for _ in range(s)],
+                "device_id": [eligible.device_ids[at] for at in flat.tolist()],
                 "step": step,
                 "score": np.take_along_axis(scores, order, 1).ravel().astype(np.float64),
                 "selected": selected,
-                "reason": reason,
+                "reason": reason.tolist(),
                 "results": np.take_along_axis(results, order, 1).ravel(),
-                "latency_ms": latency[flat] if s else [],
-                "generation": generation[flat] if s else [],
-                "error": [errors.get(at) if bad else None for at, bad in zip(flat, failed)]
-                if errors
-                else [None] * (n * s),
-                "certificate": np.repeat(np.where(exact, "exact", "none").astype(object), s),
-                "receipt_id": np.repeat(np.array([r.receipt_id for r in receipts], object), s),
+                "latency_ms": [latency[at] if asked else None for at, asked, _ in at_step],
+                "generation": [generation[at] if asked else None for at, asked, _ in at_step],
+                "error": [errors[at] if bad else None for at, _, bad in at_step],
+                "certificate": [word for word in certificate for _ in range(s)],
+                "receipt_id": [r.receipt_id for r in receipts for _ in range(s)],
             },
             schema=schemas.dtypes(schemas.Trace),
-        )
-        unsearched = ~pl.col("selected")
-        return frame.with_columns(
-            pl.when(unsearched).then(None).otherwise(pl.col("latency_ms")).alias("latency_ms"),
-            pl.when(unsearched).then(None).otherwise(pl.col("generation")).alias("generation"),
         )
 
     # --- proving -----------------------------------------------------------------------------
@@ -343,12 +339,12 @@ class Searcher:
                     "body": to_json(b),
                 }
             )
-        visited = [{"d": eligible.device_ids[at], "ms": _latency(batch, at)} for at in batch.visits]
+        visited = [(v.latency_ms, v.latency_ms, eligible.device_ids[at]) for at, v in batch.visits.items()]
         with self.store.pooled() as conn:
             if rows:
                 conn.execute(insert(t.receipts), rows)
             if visited:
-                conn.execute(_COUNT_SEARCH, visited)
+                conn.exec_driver_sql(_count_search(conn.dialect), visited)
             if conflicts:
                 known = set(conn.execute(select(t.item_conflicts.c[*_PAIR])).tuples())
                 fresh = [
@@ -374,21 +370,22 @@ def _conflicts(batch: Batch, eligible: Eligible, now: int) -> list[dict[str, Any
 def conflicts_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """The `item_conflicts` frame."""
     wanted = schemas.dtypes(schemas.ItemConflicts)
+    if not rows:
+        return schemas.empty(schemas.ItemConflicts)
     return pl.DataFrame(rows, schema={**wanted, "recorded_at": pl.Int64}).cast(dict(wanted))
 
 
 _PAIR = ("fact_id", "device_id")
-_COUNT_SEARCH = (
-    update(t.catalogue)
-    .where(t.catalogue.c.device_id == bindparam("d"))
-    .values(
-        searches=t.catalogue.c.searches + 1,
-        ewma_latency_ms=case(
-            (t.catalogue.c.searches == 0, bindparam("ms")),
-            else_=(1 - _EWMA) * t.catalogue.c.ewma_latency_ms + _EWMA * bindparam("ms"),
-        ),
-    )
-)
+@lru_cache
+def _count_search(dialect: Dialect) -> str:
+    """SQL that counts a search of a shard and moves its average; rows (latency, latency, device)."""
+    c = t.catalogue.c
+    first, later, device = bindparam("first"), bindparam("later"), bindparam("device")
+    average = literal_column("0.8") * c.ewma_latency_ms + literal_column("0.2") * later
+    moved = case((c.searches == literal_column("0"), first), else_=average)
+    change = update(t.catalogue).where(c.device_id == device)
+    values = {c.ewma_latency_ms: moved, c.searches: c.searches + literal_column("1")}
+    return str(change.values(values).compile(dialect=dialect))
 
 
 def _latency(batch: Batch, at: int) -> float:
@@ -412,7 +409,7 @@ def _exact(batch: Batch, questions: list[_Question], eligible: Eligible) -> Any:
 
 
 def _hit_line(batch: Batch, ids: list[str], hit: Hit) -> tuple[str, str, str, float]:
-    columns = batch.index(hit.shard).columns
+    columns = batch.columns(hit.shard)
     return (
         f"fact:{columns.fact_id[hit.row]}",
         ids[hit.shard],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -54,11 +55,10 @@ class OverlapTable:
     def __init__(self, device_ids: Sequence[str], terms: Sequence[frozenset[str]]) -> None:
         """Index the shards in the order given."""
         self.position = {d: i for i, d in enumerate(device_ids)}
-        holders: dict[str, list[int]] = {}
+        self._holders: dict[str, list[int]] = defaultdict(list)
         for i, known in enumerate(terms):
             for term in known:
-                holders.setdefault(term, []).append(i)
-        self._holders = {term: np.array(at, np.int64) for term, at in holders.items()}
+                self._holders[term].append(i)
 
     def score(self, queries: Sequence[Sequence[str]], askers: Sequence[str | None]) -> Scores:
         """Scores, one row per query (given as distinct terms) and one column per shard."""

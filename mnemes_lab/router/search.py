@@ -14,6 +14,8 @@ All arithmetic is element by element, so neither the batch, the threads nor the 
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,14 +27,49 @@ import numpy.typing as npt
 from mnemes_lab.errors import MnemesError
 from mnemes_lab.router.merge import Fused, fuse, in_order, pool_size
 from mnemes_lab.router.summary import Lexicon
-from mnemes_lab.store.index import Floats32, Ints, ShardIndex
-from mnemes_lab.text.lexicon import bm25_weight, routing_tokens
+from mnemes_lab.store.index import Columns, Floats32, Ints, Mask, ShardIndex
+from mnemes_lab.text.lexicon import Postings, bm25_weight, routing_tokens
 
 MARGIN = 2e-6  # twice the largest error of a float32 inner product of unit vectors seen here
 _SPARE = 14
 
 
 Ranked = list[tuple[int, float]]
+Weights = tuple[Ints, npt.NDArray[np.float64]]
+
+
+class TermMemory:
+    """BM25 weights of recent terms over all eligible shards, under a byte budget.
+
+    Good for one state of the catalogue: whoever makes it drops it when anything changes. Common
+    words occur in most questions and in most facts, so they are worth weighting once.
+    """
+
+    def __init__(self, shards: int, *, budget: int = 1 << 26) -> None:
+        """Remember weights over this many shards."""
+        self.shards, self._budget, self._bytes = shards, budget, 0
+        self._known: OrderedDict[str, Weights | None] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def get(self, term: str, make: Callable[[str], Weights | None]) -> Weights | None:
+        """The weights of a term, None where no fact holds it; made and kept when not known."""
+        with self._turn:
+            if term in self._known:
+                self._known.move_to_end(term)
+                return self._known[term]
+        weights = make(term)
+        with self._turn:
+            if term in self._known:
+                return weights
+            self._known[term] = weights
+            self._bytes += _size(weights)
+            while self._bytes > self._budget and len(self._known) > 1:
+                self._bytes -= _size(self._known.popitem(last=False)[1])
+        return weights
+
+
+def _size(weights: Weights | None) -> int:
+    return 100 + (sum(part.nbytes for part in weights) if weights else 0)
 
 
 @dataclass(frozen=True)
@@ -49,14 +86,15 @@ class Request:
 
 @dataclass
 class Visit:
-    """What one shard answered."""
+    """What one shard answered. Keeps words and columns, not vectors: those may be dropped."""
 
-    index: ShardIndex | None = None
+    columns: Columns | None = None
+    postings: Postings | None = None
+    mask: Mask | None = None
     error: str | None = None
     latency_ms: float = 0.0
-    nearest: dict[int, tuple[Floats32, Ints]] = field(default_factory=dict)
-    postings: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict)
     findable: int = 0
+    nearest: dict[int, tuple[Floats32, Ints]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,9 +117,11 @@ class Batch:
         load: Callable[[int], ShardIndex],
         stopwatch: Callable[[], Callable[[], float]],
         request: Request,
+        memory: TermMemory | None = None,
     ) -> None:
         """Tokenise the questions; shards are named by position, loaded by `load`."""
         self.request, self.load, self.stopwatch = request, load, stopwatch
+        self.memory = memory
         self.terms = [routing_tokens(text) for text in texts]
         self.vectors = np.ascontiguousarray(vectors, np.float32)
         self.usable = np.isfinite(self.vectors).all(axis=1) & self.vectors.any(axis=1)
@@ -101,49 +141,33 @@ class Batch:
         else:
             done = [self._visit(*item) for item in items]
         for (shard, _), visit in zip(items, done, strict=True):
-            old = self.visits.get(shard)
-            if old is not None:
-                visit.nearest = {**old.nearest, **visit.nearest}
-                visit.postings = {**old.postings, **visit.postings}
+            if shard in self.visits:
+                visit.nearest = {**self.visits[shard].nearest, **visit.nearest}
             self.visits[shard] = visit
 
     def _visit(self, shard: int, queries: list[int]) -> Visit:
-        visit, elapsed = Visit(), self.stopwatch()
+        visit, elapsed, ask = Visit(), self.stopwatch(), self.request
         try:
-            visit.index = index = self.load(shard)
-            self._ask(index, visit, queries)
+            index = self.load(shard)
+            visit.mask = index.visible(ask.valid, ask.recorded, ask.namespaces)
+            visit.findable = index.findable(visit.mask)
+            asked = [q for q in queries if self.usable[q]]
+            if asked and visit.findable:
+                depth = self.pool + _SPARE
+                near = index.nearest(self.vectors[asked], depth, visit.mask, exact=ask.exact)
+                visit.nearest = dict(zip(asked, near, strict=True))
+            visit.columns, visit.postings = index.columns, index.postings
         except (MnemesError, OSError, ValueError) as error:
-            visit.index, visit.error = None, f"{type(error).__name__}: {error}"
+            visit.error = f"{type(error).__name__}: {error}"
         visit.latency_ms = elapsed()
         return visit
-
-    def _ask(self, index: ShardIndex, visit: Visit, queries: list[int]) -> None:
-        ask = self.request
-        mask = index.visible(ask.valid, ask.recorded, ask.namespaces)
-        visit.findable = len(index) if mask is None else int(mask.sum())
-        with_vector = [q for q in queries if self.usable[q]]
-        if with_vector and visit.findable:
-            depth = min(self.pool + _SPARE, visit.findable)
-            scores, rows = index.nearest(self.vectors[with_vector], depth, mask, exact=ask.exact)
-            for i, q in enumerate(with_vector):
-                visit.nearest[q] = scores[i], rows[i]
-        lengths = index.postings.lengths
-        for term in sorted({t for q in queries for t in self.terms[q]}):
-            found = index.postings.get(term)
-            if found is None:
-                continue
-            rows, tf = found
-            if mask is not None:
-                keep = mask[rows]
-                rows, tf = rows[keep], tf[keep]
-            visit.postings[term] = rows.astype(np.int64), tf, lengths[rows]
 
     # --- merging -----------------------------------------------------------------------------
     def merge(self, selected: dict[int, list[int]]) -> dict[int, list[Hit]]:
         """Hits of each question over its selected shards (question -> shards)."""
-        shards = sorted(s for s, v in self.visits.items() if v.index is not None)
+        shards = sorted(s for s, v in self.visits.items() if v.columns is not None)
         place = {s: i for i, s in enumerate(shards)}
-        sizes = [len(self.index(s)) for s in shards]
+        sizes = [len(self.columns(s)) for s in shards]
         starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         plan = {q: [s for s in wanted if s in place] for q, wanted in selected.items()}
         view = _View(self, shards, place, starts)
@@ -152,11 +176,11 @@ class Batch:
             lists |= view.lists({q: plan[q] for q in clashes})
         return {q: view.hits(*lists[q]) for q in selected}
 
-    def index(self, shard: int) -> ShardIndex:
-        """The index of a shard that answered."""
-        index = self.visits[shard].index
-        assert index is not None  # only shards that answered are merged
-        return index
+    def columns(self, shard: int) -> Columns:
+        """The columns of a shard that answered."""
+        columns = self.visits[shard].columns
+        assert columns is not None  # only shards that answered are merged
+        return columns
 
 
 class _View:
@@ -166,7 +190,16 @@ class _View:
         self, batch: Batch, shards: list[int], place: dict[int, int], starts: Ints
     ) -> None:
         self.batch, self.shards, self.place, self.starts = batch, shards, place, starts
-        self.columns = [batch.index(s).columns for s in shards]
+        self.columns = [batch.columns(s) for s in shards]
+        masks = [batch.visits[s].mask for s in shards]
+        self.mask: Mask | None = None
+        if any(mask is not None for mask in masks):
+            self.mask = np.concatenate(
+                [
+                    np.ones(len(c), bool) if m is None else m
+                    for c, m in zip(self.columns, masks, strict=True)
+                ]
+            )
         self.excluded: dict[int, set[int]] = {}  # question -> rows kept out of its answer
 
     def lists(self, plan: dict[int, list[int]]) -> dict[int, tuple[Ranked, Ranked]]:
@@ -217,7 +250,7 @@ class _View:
     # --- words -------------------------------------------------------------------------------
     def lexical(self, plan: dict[int, list[int]]) -> dict[int, Ranked]:
         terms = sorted({t for q in plan for t in self.batch.terms[q]})
-        weights = {t: w for t in terms if (w := self._weights(t)) is not None}
+        weights = {t: w for t in terms if (w := self._remembered(t)) is not None}
         total = int(self.starts[-1])
         out = {}
         for q, chosen in plan.items():
@@ -235,31 +268,40 @@ class _View:
             out[q] = self._best(score)
         return out
 
-    def _weights(self, term: str) -> tuple[Ints, npt.NDArray[np.float64]] | None:
-        lexicon = self.batch.lexicon
-        rows, tf, lengths = [], [], []
-        for at, shard in enumerate(self.shards):
-            found = self.batch.visits[shard].postings.get(term)
-            if found is not None and len(found[0]):
-                rows.append(found[0] + self.starts[at])
-                tf.append(found[1])
-                lengths.append(found[2])
+    def _remembered(self, term: str) -> Weights | None:
+        """Weights of a term, remembered while shards and statistics stay as they are."""
+        memory = self.batch.memory
+        if memory is None or self.mask is not None or len(self.shards) < memory.shards:
+            return self._weights(term)
+        return memory.get(term, self._weights)
+
+    def _weights(self, term: str) -> Weights | None:
+        """Where a term occurs over all these shards, and its BM25 weight there."""
+        rows, tf, lengths, starts = [], [], [], []
+        for start, shard in zip(self.starts.tolist(), self.shards, strict=False):
+            postings = self.batch.visits[shard].postings
+            at = None if postings is None else postings.lookup.get(term)
+            if postings is None or at is None:
+                continue
+            a, b = postings.bounds[at], postings.bounds[at + 1]
+            rows.append(postings.rows[a:b])
+            tf.append(postings.tf[a:b])
+            lengths.append(postings.row_lengths[a:b])
+            starts.append(start)
         if not rows:
             return None
-        weight = bm25_weight(
-            np.concatenate(tf),
-            np.concatenate(lengths),
-            lexicon.idf(term),
-            lexicon.average_length,
-        )
-        return np.concatenate(rows), weight
+        where = np.concatenate(rows) + np.repeat(np.array(starts, np.int64), list(map(len, rows)))
+        counts, sizes = np.concatenate(tf), np.concatenate(lengths)
+        if self.mask is not None:
+            keep = self.mask[where]
+            where, counts, sizes = where[keep], counts[keep], sizes[keep]
+        lexicon = self.batch.lexicon
+        return where, bm25_weight(counts, sizes, lexicon.idf(term), lexicon.average_length)
 
     def _best(self, score: npt.NDArray[np.float64]) -> Ranked:
-        keys = np.flatnonzero(score > 0)
         limit = self.batch.pool
-        if len(keys) > limit:
-            line = np.partition(score[keys], len(keys) - limit)[len(keys) - limit]
-            keys = keys[score[keys] >= line]
+        line = np.partition(score, -limit)[-limit] if len(score) > limit else 0.0
+        keys = np.flatnonzero(score >= line if line > 0 else score > 0)
         return in_order(keys.tolist(), score[keys].tolist(), self.ids(keys), limit)
 
     # --- vectors -----------------------------------------------------------------------------
@@ -281,10 +323,8 @@ class _View:
             if not found:
                 return np.zeros(0, np.int64)
             scores = np.concatenate([s for (s, _), _ in found])
-            rows = np.concatenate(
-                [np.where(r >= 0, r + self.starts[at], -1) for (_, r), at in found]
-            )
-            keep = rows >= 0
+            rows = np.concatenate([r + self.starts[at] for (_, r), at in found])
+            keep = np.ones(len(rows), bool)
             if q in self.excluded:
                 keep &= ~np.isin(rows, sorted(self.excluded[q]))
             scores, rows = scores[keep], rows[keep]
@@ -292,26 +332,16 @@ class _View:
             if len(rows) > self.batch.pool:
                 nth = len(rows) - self.batch.pool
                 line = float(np.partition(scores, nth)[nth]) - MARGIN
-            short = [v for _, v in visits if self._could_hold_more(v, q, line)]
+            short = [(at, v) for at, v in visits if _could_hold_more(v, q, line)]
             if not short:
                 return rows[scores >= line]
-            for visit in short:
-                self._deepen(visit, q)
+            for at, visit in short:
+                self._deepen(self.shards[at], visit, q)
 
-    def _could_hold_more(self, visit: Visit, q: int, line: float) -> bool:
-        scores, rows = visit.nearest[q]
-        index = visit.index
-        if index is None or len(rows) >= visit.findable or (len(rows) and rows[-1] < 0):
-            return False  # it has shown all it has
-        return bool(scores[-1] >= line)
-
-    def _deepen(self, visit: Visit, q: int) -> None:
-        index, ask = visit.index, self.batch.request
-        assert index is not None  # see _could_hold_more
-        mask = index.visible(ask.valid, ask.recorded, ask.namespaces)
-        depth = min(2 * len(visit.nearest[q][1]), visit.findable)
-        scores, rows = index.nearest(self.batch.vectors[[q]], depth, mask, exact=ask.exact)
-        visit.nearest[q] = scores[0], rows[0]
+    def _deepen(self, shard: int, visit: Visit, q: int) -> None:
+        ask, depth = self.batch.request, 2 * len(visit.nearest[q][1])
+        index, query = self.batch.load(shard), self.batch.vectors[[q]]
+        visit.nearest[q] = index.nearest(query, depth, visit.mask, exact=ask.exact)[0]
 
     def _canonical(self, nominees: dict[int, Ints]) -> dict[int, npt.NDArray[np.float64]]:
         """Cosine of question and fact, products summed in float64 in dimension order."""
@@ -325,16 +355,20 @@ class _View:
         for shard_at in np.unique(at).tolist():
             here = np.flatnonzero(at == shard_at)
             rows = keys[here] - self.starts[shard_at]
-            facts[here] = self.batch.index(self.shards[shard_at]).vectors(rows)
-        facts_by_dim = np.ascontiguousarray(facts.T)
-        queries_by_dim = self.batch.vectors.T.astype(np.float64)
-        total = np.zeros(len(keys))
-        for j in range(dim):
-            total += facts_by_dim[j] * queries_by_dim[j][which]
-        parts = iter(total)
-        return {q: np.fromiter(islice(parts, len(k)), np.float64) for q, k in nominees.items()}
+            facts[here] = self.batch.load(self.shards[shard_at]).vectors(rows)
+        products = facts.T.astype(np.float64)
+        products *= self.batch.vectors.T.astype(np.float64)[:, which]
+        total = np.add.accumulate(products, axis=0)[-1]  # one dimension after the other, by definition
+        parts = iter(total.tolist())
+        return {q: np.array(list(islice(parts, len(k)))) for q, k in nominees.items()}
 
     # --- both --------------------------------------------------------------------------------
     def hits(self, lexical: Ranked, vector: Ranked) -> list[Hit]:
         fused = fuse(lexical, vector, self.id_of, self.batch.request.k)
         return [Hit(self.shards[at], row, f) for f in fused for at, row in [self.where(f.key)]]
+
+
+def _could_hold_more(visit: Visit, q: int, line: float) -> bool:
+    """Whether a shard may hold rows above the line that it has not shown."""
+    scores, rows = visit.nearest[q]
+    return bool(len(rows) < visit.findable and len(scores) and scores.min() >= line)

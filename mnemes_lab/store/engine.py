@@ -16,7 +16,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -90,6 +90,13 @@ def make_engine(path: Path, *, readonly: bool = False) -> Engine:
 
 def _wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
+
+
+def empty_log(path: Path) -> None:
+    """Move a file's write-ahead log into it, unless somebody still has the file open."""
+    if _wal(path).exists():
+        with named(path), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as conn:
+            conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # closing does the rest
 
 
 @contextmanager

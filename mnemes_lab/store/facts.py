@@ -193,7 +193,8 @@ class _Batch:
             )
             for part in _chunks(keys):
                 query = select(t.facts.c.dedupe_key, t.facts.c.fact_id)
-                found.update(conn.execute(query.where(t.facts.c.dedupe_key.in_(part))).tuples())
+                rows = conn.execute(query.where(t.facts.c.dedupe_key.in_(part)))
+                found.update(rows.tuples().all())
         return found
 
     def _fresh(self, n: int, brought: list[int]) -> list[str]:

@@ -51,6 +51,7 @@ class Indexes:
         self.bytes = 0
         self._loaded: OrderedDict[str, tuple[ShardIndex, tuple[int, ...]]] = OrderedDict()
         self._locks: dict[str, threading.Lock] = {}
+        self._files: dict[str, str] = {}
         self._guard = threading.Lock()
 
     def get(self, device_id: str, generation: int) -> ShardIndex:
@@ -60,19 +61,30 @@ class Indexes:
             CorruptStoreError: the shard is missing, damaged or older than the catalogue.
             EncoderMismatchError: the shard was encoded by another model.
         """
+        file = self._files.get(device_id)
+        if file is None:
+            file = self._files.setdefault(device_id, str(self.store.shard_path(device_id)))
+        index = self._held(device_id, generation, file)
+        if index is not None:
+            return index
         with self._guard:
             lock = self._locks.setdefault(device_id, threading.Lock())
-        with lock:
-            held = self._loaded.get(device_id)
-            signature = _signature(self.store.shard_path(device_id))
-            if held is not None and held[0].generation == generation and held[1] == signature:
-                with self._guard:
-                    if device_id in self._loaded:
-                        self._loaded.move_to_end(device_id)
-                return held[0]
-            index = self._bring_up(device_id, generation, held and held[0])
-            self._hold(device_id, index, _signature(self.store.shard_path(device_id)))
+        with lock:  # of two threads that miss, the second finds what the first has made
+            index = self._held(device_id, generation, file)
+            if index is None:
+                known = self._loaded.get(device_id)
+                index = self._bring_up(device_id, generation, known[0] if known else None)
+                self._hold(device_id, index, _signature(file))
             return index
+
+    def _held(self, device_id: str, generation: int, file: str) -> ShardIndex | None:
+        """The loaded index if it is of this generation and its shard's file is untouched."""
+        with self._guard:
+            known = self._loaded.get(device_id)
+            if known is None or known[0].generation != generation or known[1] != _signature(file):
+                return None
+            self._loaded.move_to_end(device_id)
+            return known[0]
 
     def _hold(self, device_id: str, index: ShardIndex, signature: tuple[int, ...]) -> None:
         with self._guard:
@@ -206,7 +218,7 @@ def _continues(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return same and old["generation"] <= new["generation"]
 
 
-def _signature(path: Path) -> tuple[int, ...]:
+def _signature(path: str) -> tuple[int, ...]:
     """What tells that a file was replaced or changed since it was last looked at."""
     try:
         found = os.stat(path)

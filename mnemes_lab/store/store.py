@@ -63,6 +63,7 @@ from mnemes_lab.store.engine import (
     Migration,
     check_identity,
     create_schema,
+    empty_log,
     make_engine,
     migrate,
     named,
@@ -101,9 +102,17 @@ class Shard:
         with self.begin() as conn:
             return conn.execute(query).mappings().all()
 
-    def close(self) -> None:
-        """Close idle connections."""
+    def close(self, *, settle: bool = False) -> None:
+        """Close idle connections.
+
+        Args:
+            settle: Leave one file. A reader that closes last cannot empty the write-ahead log, and
+                a copy of the file without its log would lack the latest writes.
+        """
         self.engine.dispose()
+        if settle and self.readonly:
+            with contextlib.suppress(StoreError):
+                empty_log(self.path)
 
 
 class Store:
@@ -238,7 +247,7 @@ class Store:
         with self._guard:
             handles, self._handles = list(self._handles.values()), OrderedDict()
         for handle in handles:
-            handle.close()
+            handle.close(settle=not self.read_only)
         for engine in (self._reader, self._writer):
             if engine is not None:
                 engine.dispose()
@@ -420,7 +429,7 @@ class Store:
             while len(self._handles) > self.capacity:
                 evicted.append(self._handles.popitem(last=False)[1])
         for old in evicted:
-            old.close()
+            old.close(settle=not self.read_only)
         return handle
 
     def _make_shard(self, device_id: str, path: Path) -> None:
@@ -456,7 +465,7 @@ class Store:
         with self._guard:
             handles, self._handles = list(self._handles.values()), OrderedDict()
         for handle in handles:
-            handle.close()
+            handle.close(settle=not self.read_only)
 
     @property
     def handles(self) -> HandleMetrics:

@@ -42,6 +42,7 @@ _PUT = """INSERT INTO vectors (key, fingerprint, vector) VALUES (?, ?, ?)
 _DROP = "DELETE FROM vectors WHERE key = ? AND fingerprint = ?"
 _FORGET = "DELETE FROM vectors WHERE key = ?"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _ASK = 500  # keys per question: SQLite before 3.32 takes at most 999 parameters
 _CHUNK = 1024  # texts encoded between two writes
 
@@ -49,8 +50,8 @@ _CHUNK = 1024  # texts encoded between two writes
 class VectorCache:
     """Vectors by (encoder fingerprint, 32-byte key), on disk or in memory.
 
-    Threads may share one, processes its file. Reading 100,000 vectors of 384 numbers takes about
-    a second and a half.
+    Threads may share one, processes its file. Reading 100,000 vectors of 384 numbers takes
+    between one and two seconds.
 
     Example:
         >>> cache = VectorCache(None)
@@ -167,29 +168,47 @@ class VectorCache:
 
     def _look_up(self, fingerprint: str, keys: Sequence[bytes], dim: int) -> tuple[Vectors, Found]:
         _check(keys)
-        vectors = np.zeros((len(keys), dim), np.float32)
-        rows: list[tuple[bytes, bytes]] = []
-        rows = self._ask(lambda db: _fetch(db, fingerprint, sorted(set(keys))), rows)
-        whole = {key: blob for key, blob in rows if _is_whole(blob, dim)}
-        if len(whole) < len(rows):
-            bad = [(key, fingerprint) for key, _ in rows if key not in whole]
+        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        vectors = np.zeros((len(place), dim), np.float32)
+        found = np.zeros(len(place), bool)
+        bad: list[tuple[bytes, str]] = []
+        asked = sorted(place)  # in the order of the index
+        for start in range(0, len(asked), _ASK):
+            some = asked[start : start + _ASK]
+            rows = self._rows(fingerprint, some)
+            whole = [(key, blob) for key, blob in rows if _is_whole(blob, dim)]
+            if len(whole) < len(rows):
+                bad += [(key, fingerprint) for key, blob in rows if not _is_whole(blob, dim)]
+            where = [place[key] for key, _ in whole]
+            # One conversion for many rows; the seal at the end of each is cut off as a column.
+            numbers = np.frombuffer(b"".join([blob for _, blob in whole]), "<f4")
+            vectors[where] = numbers.reshape(-1, dim + 1)[:, :dim]
+            found[where] = True
+        if bad:
             self._ask(lambda db: _write(db, _DROP, bad), None)
             self._count(damaged=len(bad))
-        found = np.fromiter((key in whole for key in keys), bool, len(keys))
-        if whole:
-            # One conversion for all rows; the seal at the end of each is cut off as a column.
-            joined = b"".join([whole[key] for key in keys if key in whole])
-            vectors[found] = np.frombuffer(joined, "<f4").reshape(-1, dim + 1)[:, :dim]
-        return vectors, found
+        if len(place) == len(keys):
+            return vectors, found
+        each = [place[key] for key in keys]
+        return vectors[each], found[each]
+
+    def _rows(self, fingerprint: str, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT key, vector FROM vectors WHERE fingerprint = ? AND key IN ({marks})"
+        nothing: list[tuple[bytes, bytes]] = []
+        return self._ask(lambda db: db.execute(query, [fingerprint, *keys]).fetchall(), nothing)
 
     def _open(self) -> sqlite3.Connection:
         """Open the file, or a new one after setting a damaged one aside, or memory."""
-        while self._path is not None:
+        for last in (False, False, True):  # one try more for a damaged file, one for a busy one
+            if self._path is None:
+                break
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 return _connect(str(self._path))
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error) or not self._set_aside():
+                again = self._set_aside() if _is_kind(error, _DAMAGE) else _is_kind(error, _BUSY)
+                if last or not again:
                     self._path = None
             except OSError:
                 self._path = None
@@ -217,7 +236,7 @@ class VectorCache:
                 try:
                     return question(self._db)
                 except sqlite3.DatabaseError as error:
-                    if _is_damage(error):
+                    if _is_kind(error, _DAMAGE):
                         self.close()
                         self._path = self._path if self._set_aside() else None
                         self._db = self._open()
@@ -231,8 +250,10 @@ class VectorCache:
 def _connect(where: str) -> sqlite3.Connection:
     db = sqlite3.connect(where, timeout=5.0, isolation_level=None, check_same_thread=False)
     try:
-        known = db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
-        if not known and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        # In this order: another process may be beginning the same file, and writes both at once.
+        filled = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        mark = db.execute("PRAGMA application_id").fetchone()[0]
+        if filled and mark != _APPLICATION_ID:
             raise NotAMeshError(
                 "This is a database, but not a vector cache; it was left as it is.", found=where
             )
@@ -266,18 +287,6 @@ def _write(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...
         return db.executemany(statement, rows).rowcount if rows else 0
 
 
-def _fetch(
-    db: sqlite3.Connection, fingerprint: str, keys: Sequence[bytes]
-) -> list[tuple[bytes, bytes]]:
-    rows: list[tuple[bytes, bytes]] = []
-    for start in range(0, len(keys), _ASK):
-        some = keys[start : start + _ASK]
-        marks = ",".join("?" * len(some))
-        query = f"SELECT key, vector FROM vectors WHERE fingerprint = ? AND key IN ({marks})"
-        rows += db.execute(query, [fingerprint, *some])
-    return rows
-
-
 def _seal(raw: bytes) -> bytes:
     """The numbers and their CRC-32: flipped bits are noticed, not searched with."""
     return raw + zlib.crc32(raw).to_bytes(4, "little")
@@ -291,8 +300,8 @@ def _is_whole(blob: object, dim: int) -> bool:
     )
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE  # the low byte is the kind
+def _is_kind(error: sqlite3.DatabaseError, kinds: tuple[int, ...]) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in kinds  # the low byte is the kind
 
 
 def _damaged_name(path: Path) -> Path:

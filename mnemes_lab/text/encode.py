@@ -97,12 +97,18 @@ def checked(encoder: Encoder, texts: Sequence[str]) -> Vectors:
 
 
 def _unit(vectors: npt.NDArray[np.float64]) -> Vectors:
-    """Rows of length one, computed in float64; zero rows stay zero."""
+    """Rows of length one, computed in float64.
+
+    Zero rows stay zero, and rows that have unit length as far as float32 can tell keep their bits.
+    """
     # Dividing by the largest entry first keeps the squares of tiny and huge rows in range.
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
     scaled = vectors / np.where(largest > 0, largest, 1.0)
     norms = np.sqrt((scaled * scaled).sum(axis=1, keepdims=True))
-    return (scaled / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+    unit = scaled / np.where(norms > 0, norms, 1.0)
+    with np.errstate(over="ignore"):  # an infinite length is not one either
+        already = np.abs(norms * largest - 1.0) < 1e-6
+    return np.where(already, vectors, unit).astype(np.float32)
 
 
 # --- hashed words ----------------------------------------------------------------------------

@@ -141,12 +141,22 @@ class Postings:
         """Term to its place in `terms`; made when first needed."""
         return {term: place for place, term in enumerate(self.terms)}
 
+    @cached_property
+    def bounds(self) -> list[int]:
+        """`indptr` as plain integers: searches slice by them thousands of times."""
+        return list(self.indptr.tolist())
+
+    @cached_property
+    def row_lengths(self) -> npt.NDArray[np.int32]:
+        """For every posting, the length of its row."""
+        return self.lengths[self.rows]
+
     def get(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None:
         """Rows that hold `term` and how often (views), or None when no row does."""
         place = self.lookup.get(term)
         if place is None:
             return None
-        where = slice(self.indptr[place], self.indptr[place + 1])
+        where = slice(self.bounds[place], self.bounds[place + 1])
         return self.rows[where], self.tf[where]
 
     def append(self, texts: Sequence[str]) -> Postings:
@@ -178,9 +188,9 @@ class Postings:
 
     @cached_property
     def nbytes(self) -> int:
-        """Memory it takes: the arrays, the strings, and about 100 bytes a term to look it up."""
-        arrays = (self.indptr, self.rows, self.tf, self.lengths)
-        strings = sum(map(sys.getsizeof, self.terms)) + 100 * len(self.terms)
+        """Memory it takes: the arrays, the strings, and about 140 bytes a term to look it up."""
+        arrays = (self.indptr, self.rows, self.tf, self.tf, self.lengths)
+        strings = sum(map(sys.getsizeof, self.terms)) + 140 * len(self.terms)
         return sum(array.nbytes for array in arrays) + strings
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -175,8 +175,11 @@ def _packaged_folder() -> Path:
 
 def _folder(model: str | Path) -> Path:
     """Where a model lies: a folder as it is, a name in the local Hugging Face cache."""
-    if Path(model).is_dir():
-        return Path(model)
+    folder = Path(model)
+    if folder.is_dir():
+        if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+            raise EncoderError("The folder holds no model.", found=str(model))
+        return folder
     from huggingface_hub import snapshot_download
 
     name = str(model)

@@ -13,6 +13,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,23 @@ def test_without_hard_links_the_key_is_created_exclusively(
     new = ring.rotate()
     assert files(tmp_path) == sorted([FIRST_KEY, f".routing-receipt-hmac.{new}.key"])
     assert KeyRing.open(tmp_path, current=new).current == ring.current
+
+
+def test_without_hard_links_a_full_disk_leaves_no_half_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def full(handle: int) -> None:
+        if (tmp_path / FIRST_KEY).exists():  # the temporary file still went well
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", none)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReceiptKeyError, match="No space left"):
+        KeyRing.open(tmp_path)
+    assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -411,8 +429,10 @@ def test_no_text_shows_a_secret(tmp_path: Path) -> None:
     put(tmp_path, CANARY)
     ring = KeyRing.open(tmp_path)
     subkey = ring.subkey(ring.current_id, "mac")
-    shown = [f"{ring.current[1]:>40}"]
-    for thing in (ring, ring.current, subkey, ring.get(ring.current_id)):
+    secret: Any = ring.current[1]  # not typed as bytes, whose format the type checker forbids
+    shown = [f"{secret:>40}"]
+    things: list[Any] = [ring, ring.current, subkey, ring.get(ring.current_id)]
+    for thing in things:
         shown += [repr(thing), str(thing), f"{thing}", "%s %r" % (thing, thing)]  # noqa: UP031
     for damage in (CANARY[:-1], CANARY + b"!"):
         put(tmp_path, damage)

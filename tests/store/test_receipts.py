@@ -545,8 +545,8 @@ def test_v2_text_and_body_are_rfc_8785(receipt: SearchReceipt) -> None:
 def outcome(index: int, **changes: object) -> tuple[Any, ...]:
     names = ("device_id", "generation", "latency", "results", "error")
     row = dict(zip(names, PLAIN.outcomes[index], strict=True)) | changes
-    rows = list(PLAIN.outcomes)
-    rows[index] = tuple(row.values())  # type: ignore[call-overload]
+    rows: list[tuple[Any, ...]] = list(PLAIN.outcomes)
+    rows[index] = tuple(row.values())
     return tuple(rows)
 
 
