@@ -111,6 +111,9 @@ def _peer(folder: Path, work: dict[str, Any]) -> float:
     for device_id in work["shards"]:
         _make(folder / f"{device_id}.db", t.shard, t.SHARD_ID)
     pooled = _open(folder / "pooled.db")
+    devices = [(d, d, "", "", None, 0, "active", 0, 0, 0) for d in work["shards"]]
+    empty = [(d, 1, 0, 0, 0, 0, 0.0, None) for d in work["shards"]]
+    _commit(pooled, (_insert(t.devices), devices), (_insert(t.catalogue), empty))
     pending = [(d, 1, "undo") for d in work["shards"]]
     gc.collect()
     start = time.perf_counter()
@@ -120,10 +123,10 @@ def _peer(folder: Path, work: dict[str, Any]) -> float:
         state = (1, "m", device_id, 2, len(rows), 0, None)
         _commit(conn, (_insert(t.facts), rows), (_insert(t.shard_state), [state]))
         conn.close()
-    published = [(d, 2, len(rows), 0, 0, 0, 0.0, None) for d, rows in work["shards"].items()]
+    published = [(2, len(rows), d) for d, rows in work["shards"].items()]
     _commit(
         pooled,
-        (_insert(t.catalogue), published),
+        ("UPDATE catalogue SET generation = ?, facts = ? WHERE device_id = ?", published),
         ("DELETE FROM pending_writes WHERE device_id = ?", [(d,) for d in work["shards"]]),
     )
     pooled.close()

@@ -6,6 +6,7 @@ were refused, 4 a receipt does not verify, 5 a check found something broken.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -72,12 +73,16 @@ class Commands(TyperGroup):
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run; an error of the package becomes a line and exit code 1."""
+        """Run; an error of the package or of a file becomes a line and exit code 1."""
         try:
             return super().invoke(ctx)
         except MnemesError as error:
             if ctx.params.get("debug"):
                 raise
+            fail(error)
+        except OSError as error:
+            if ctx.params.get("debug") or error.errno == errno.EPIPE:
+                raise  # a reader that went away is no error
             fail(error)
 
 

@@ -71,7 +71,8 @@ class Target:
         """Write a frame; `shown` is what people see of it in a table."""
         if self.format is Format.PARQUET:
             assert self.file is not None  # `of` made sure
-            frame.write_parquet(self.file)
+            with self.file.open("wb") as file:
+                frame.write_parquet(file)
         elif self.format is Format.TABLE:
             self._text(table_text, frame if shown is None else shown, title)
         elif self.format is Format.JSON:

@@ -18,11 +18,13 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.util import LRUCache
 
 from mnemes_lab.errors import (
     CorruptStoreError,
@@ -53,6 +55,9 @@ _RO = (
     "PRAGMA temp_store=MEMORY",
 )
 
+# Every shard asks the same few statements: compiled once for all engines, not once per file.
+_COMPILED: LRUCache[Any, Any] = LRUCache(500)
+
 Migration = Callable[[Connection], None]
 
 
@@ -74,6 +79,7 @@ def make_engine(path: Path, *, readonly: bool = False) -> Engine:
         pool_size=4 if readonly else 1,
         max_overflow=0,
         hide_parameters=True,
+        execution_options={"compiled_cache": _COMPILED},
     )
 
     @event.listens_for(engine, "connect")

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
 
 from mnemes_lab import schemas
 from mnemes_lab.clock import from_us
-from mnemes_lab.digest import preimage
+from mnemes_lab.digest import compact_json
 from mnemes_lab.errors import ConflictError, FactNotFoundError, InputError
 from mnemes_lab.frames import read_records
 from mnemes_lab.store import tables as t
@@ -39,18 +39,9 @@ def content_digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-class _Keys:
-    """Digest of everything that makes two facts the same; caches the part that rarely changes."""
-
-    def __init__(self) -> None:
-        self._suffixes: dict[tuple[Any, ...], bytes] = {}
-
-    def of(self, digest: bytes, rest: tuple[Any, ...]) -> bytes:
-        suffix = self._suffixes.get(rest)
-        if suffix is None:
-            fields = ["\0" if v is None else f"={v}" for v in rest]
-            suffix = self._suffixes[rest] = preimage("mnemes-lab/fact/v1", *fields)
-        return hashlib.sha256(digest + suffix).digest()
+def content_key(digest: bytes, rest: Sequence[Any]) -> bytes:
+    """Digest of everything that makes two facts the same: the text's digest and `_CONTENT`."""
+    return hashlib.sha256(digest + compact_json(rest)).digest()
 
 
 # --- adding ----------------------------------------------------------------------------------
@@ -106,14 +97,11 @@ class _Batch:
         self.now = self.store.now()
         self._devices()
         rows = [i for i, reason in enumerate(self.reasons) if reason is None]
-        texts, contents, keys = (
-            self.columns["text"],
-            list(zip(*(self.columns[c] for c in _CONTENT), strict=True)),
-            _Keys(),
-        )
+        texts = self.columns["text"]
+        contents = list(zip(*(self.columns[c] for c in _CONTENT), strict=True))
         for i in rows:
             self.digests[i] = content_digest(texts[i])
-        content = {i: keys.of(self.digests[i], contents[i]) for i in rows}
+        content = {i: content_key(self.digests[i], contents[i]) for i in rows}
         brought = [i for i in rows if self.columns["fact_id"][i] is not None]
         self._brought(brought, content)
         made = [i for i in rows if self.columns["fact_id"][i] is None]
@@ -314,14 +302,14 @@ def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]
     by_device: dict[str, list[str]] = {}
     for fact_id, device_id in _owners(store, sorted(fact_ids)).items():
         by_device.setdefault(device_id, []).append(fact_id)
-    keys, held = _Keys(), {}
+    held = {}
     for device_id, ids in sorted(by_device.items()):
         handle = store.shard(device_id)
         for part in _chunks(ids):
             query = select(t.facts).where(t.facts.c.fact_id.in_(part)).order_by(t.facts.c.version)
             for row in handle.rows(query):
                 rest = tuple(row[c] for c in _CONTENT)
-                held[row["fact_id"]] = (device_id, keys.of(row["content_digest"], rest))
+                held[row["fact_id"]] = (device_id, content_key(row["content_digest"], rest))
     return held
 
 
@@ -466,7 +454,7 @@ def _append(
     conn: Connection, fresh: dict[str, Any], now: int, generation: int, *, with_key: bool
 ) -> None:
     digest = content_digest(fresh["text"])
-    key = _Keys().of(digest, tuple(fresh[c] for c in _CONTENT))
+    key = content_key(digest, tuple(fresh[c] for c in _CONTENT))
     twin = conn.execute(
         select(t.facts.c.fact_id).where(t.facts.c.dedupe_key == key)
     ).scalar_one_or_none()

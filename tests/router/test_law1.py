@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from mnemes_lab import AsOf, Mesh
 from mnemes_lab.clock import from_us
 from mnemes_lab.router.search import Batch, Request
 from mnemes_lab.router.summary import lexicon_at
+from mnemes_lab.store.facts import supersede
 from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.text.cache import content_key
 from mnemes_lab.text.encode import HashEncoder, checked
@@ -308,7 +309,7 @@ def test_core_keeps_the_order_of_vectors_that_hardly_differ(
 @pytest.mark.parametrize("bad", [[0.0] * 4, [math.nan, 0.0, 0.0, 1.0], [math.inf, 0.0, 0.0, 0.0]])
 def test_vectors_that_say_nothing_leave_the_words(bad):
     """Zero and non-finite vectors, of questions and of facts: finite scores, stable order."""
-    vectors = {"pump off": bad, "pump on": [1.0, 0, 0, 0], "valve on": [0.6, 0.8, 0, 0]}
+    vectors = {"pump off": bad, "pump on": [1.0, 0, 0, 0], "valve on": [0.5, 0.5, 0, 0]}
     facts = [Fact(f"f{i}", f"d{i % 2}", text) for i, text in enumerate([*vectors, "pump off"])]
     asked = np.array([bad, [1.0, 0, 0, 0]], np.float32)
     found = core(facts, ["pump", "pump"], asked, vectors.__getitem__, k=10, dim=4)
@@ -423,7 +424,7 @@ def disturb(mesh: Mesh, seed: int, times: int) -> None:
     for i, fact_id in enumerate(current[:times]):
         text = " ".join(rng.choices(WORDS, k=2)) + " x"
         if i % 3 == 0:
-            mesh.supersede(fact_id, text, fact_id=f"s{seed}-{i}")
+            supersede(mesh.store, fact_id, {"text": text, "fact_id": f"s{seed}-{i}"})
         elif i % 3 == 1:
             mesh.update(fact_id, text=text)
         else:
@@ -433,7 +434,8 @@ def disturb(mesh: Mesh, seed: int, times: int) -> None:
 ASKED = {f"q{i}": text for i, text in enumerate(QUESTIONS)}
 
 
-@settings(max_examples=6)
+# Each example makes two meshes, so a failing one is shown as found, not made smaller.
+@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 80), devices=st.integers(1, 6))
 def test_mesh_equals_one_device_through_writes_and_time(seed, n, devices):
     table = spread(seed, n, devices)
@@ -629,7 +631,9 @@ def test_public_sets_answer_alike_from_many_devices_and_from_one(open_mesh, name
     for way in ("many", "one"):
         mesh = open_mesh(way)
         frame = table if way == "many" else table.with_columns(pl.lit("alone").alias("device"))
-        assert set(mesh.load(frame)["outcome"]) == {"stored"}
+        refused = mesh.load(frame).filter(pl.col("outcome") != "stored")
+        assert refused["reason"].str.contains("NUL").all()  # torn pages, and nothing else
+        assert refused.height < 20
         hits.append(mesh.search(queries, exhaustive=True, k=20).hits.drop("device_id"))
     assert hits[0].height == 20 * len(asked)
     assert hits[0].equals(hits[1])
