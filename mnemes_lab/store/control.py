@@ -19,8 +19,7 @@ import secrets
 import string
 from typing import Any, NamedTuple
 
-import polars as pl
-from sqlalchemy import Connection, RowMapping, Select, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
 
 from mnemes_lab import schemas
 from mnemes_lab.digest import sha256_hex
@@ -394,39 +393,6 @@ def authenticate(store: Store, token: str, actor_id: str | None = None) -> str:
     if actor_id is not None and find_actor(store, actor_id)["device_id"] != device_id:
         raise AuthorizationDeniedError("The actor does not belong to the device.")
     return device_id
-
-
-# --- frames ----------------------------------------------------------------------------------
-def table_frame(store: Store, query: Select[Any], schema: Any) -> pl.DataFrame:
-    """Rows of pooled.db as a frame of `schema`; integers become instants where it says so."""
-    wanted = schemas.dtypes(schema)
-    raw = {
-        name: pl.Int64 if isinstance(dtype, pl.Datetime) else dtype
-        for name, dtype in wanted.items()
-    }
-    rows = [tuple(row[name] for name in raw) for row in store.rows(query)]
-    return pl.DataFrame(rows, schema=raw, orient="row").cast(dict(wanted))
-
-
-def devices_frame(store: Store) -> pl.DataFrame:
-    """The `devices` frame, by id."""
-    query = select(t.devices).order_by(t.devices.c.device_id)
-    return table_frame(store, query, schemas.Devices)
-
-
-def actors_frame(store: Store) -> pl.DataFrame:
-    """The `actors` frame, by id."""
-    return table_frame(store, select(t.actors).order_by(t.actors.c.actor_id), schemas.Actors)
-
-
-def catalogue_frame(store: Store) -> pl.DataFrame:
-    """The `catalogue` frame: content-free, by device."""
-    query = (
-        select(t.catalogue, t.devices.c.status.label("state"))
-        .join(t.devices, t.devices.c.device_id == t.catalogue.c.device_id)
-        .order_by(t.catalogue.c.device_id)
-    )
-    return table_frame(store, query, schemas.Catalogue)
 
 
 def looks_like_id(device: str) -> bool:

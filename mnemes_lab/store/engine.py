@@ -59,6 +59,7 @@ _RO = (
 _COMPILED: LRUCache[Any, Any] = LRUCache(500)
 
 Migration = Callable[[Connection], None]
+MIGRATIONS: dict[int, Migration] = {}  # generation -> step to the next one, for both kinds of file
 
 
 def make_engine(path: Path, *, readonly: bool = False) -> Engine:

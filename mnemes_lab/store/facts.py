@@ -1,4 +1,4 @@
-"""Facts: add, update, supersede, retract, expire, history.
+"""Facts: what they are, and adding them in bulk.
 
 A fact is a chain of versions. Nothing is overwritten: an update closes the version and appends
 another, supersession and retraction close it and say why. Every row keeps when it was recorded
@@ -21,17 +21,14 @@ import polars as pl
 from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
 
 from mnemes_lab import schemas
-from mnemes_lab.clock import from_us
 from mnemes_lab.digest import compact_json
-from mnemes_lab.errors import ConflictError, FactNotFoundError, InputError
-from mnemes_lab.frames import read_records
+from mnemes_lab.errors import FactNotFoundError
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.control import active_device
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
 
 _CHUNK = 500
-_CONTENT = ("namespace", "subject", "predicate", "object", "valid_from", "valid_to")
+CONTENT = ("namespace", "subject", "predicate", "object", "valid_from", "valid_to")
 
 
 def content_digest(text: str) -> bytes:
@@ -40,7 +37,7 @@ def content_digest(text: str) -> bytes:
 
 
 def content_key(digest: bytes, rest: Sequence[Any]) -> bytes:
-    """Digest of everything that makes two facts the same: the text's digest and `_CONTENT`."""
+    """Digest of everything that makes two facts the same: the text's digest and `CONTENT`."""
     return hashlib.sha256(digest + compact_json(rest)).digest()
 
 
@@ -98,7 +95,7 @@ class _Batch:
         self._devices()
         rows = [i for i, reason in enumerate(self.reasons) if reason is None]
         texts = self.columns["text"]
-        contents = list(zip(*(self.columns[c] for c in _CONTENT), strict=True))
+        contents = list(zip(*(self.columns[c] for c in CONTENT), strict=True))
         for i in rows:
             self.digests[i] = content_digest(texts[i])
         content = {i: content_key(self.digests[i], contents[i]) for i in rows}
@@ -190,11 +187,11 @@ class _Batch:
         ids = self.store.ids.uuid4s(n)
         if self.store.seed is None or not n:
             return ids
-        taken = {self.columns["fact_id"][i] for i in brought} | set(_owners(self.store, ids))
+        taken = {self.columns["fact_id"][i] for i in brought} | set(owners(self.store, ids))
         while taken & set(ids):
             kept = [i for i in ids if i not in taken]
             ids = kept + self.store.ids.uuid4s(n - len(kept))
-            taken |= set(_owners(self.store, ids))
+            taken |= set(owners(self.store, ids))
         return ids
 
     def _name_twins(self, made: list[int], content: dict[int, bytes]) -> None:
@@ -252,7 +249,7 @@ class _Batch:
         tuples = list(zip(*(values.get(name, none) for name in t.FACT_COLUMNS), strict=True))
         with self.store.shard(device_id).begin() as conn:
             conn.exec_driver_sql(_insert_sql(conn.dialect), tuples)
-            _advance(self.store, conn, generation, count, self.now)
+            advance(self.store, conn, generation, count, self.now)
         return generation, count
 
     def answers(self) -> pl.DataFrame:
@@ -275,7 +272,7 @@ def _insert_sql(dialect: Dialect) -> str:
     return str(insert(t.facts).values(dict.fromkeys(t.FACT_COLUMNS)).compile(dialect=dialect))
 
 
-def _advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
+def advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
     conn.execute(
         update(t.shard_state).values(
             generation=generation, facts=facts, last_recorded_at=now, encoder=store.encoder
@@ -288,7 +285,7 @@ def _chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
     return (listed[i : i + _CHUNK] for i in range(0, len(listed), _CHUNK))
 
 
-def _owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
+def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
     """Which device holds each of these facts."""
     owners: dict[str, str] = {}
     for part in _chunks(fact_ids):
@@ -300,7 +297,7 @@ def _owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
 def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
     """Device and content key of each fact that is on record."""
     by_device: dict[str, list[str]] = {}
-    for fact_id, device_id in _owners(store, sorted(fact_ids)).items():
+    for fact_id, device_id in owners(store, sorted(fact_ids)).items():
         by_device.setdefault(device_id, []).append(fact_id)
     held = {}
     for device_id, ids in sorted(by_device.items()):
@@ -308,167 +305,9 @@ def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]
         for part in _chunks(ids):
             query = select(t.facts).where(t.facts.c.fact_id.in_(part)).order_by(t.facts.c.version)
             for row in handle.rows(query):
-                rest = tuple(row[c] for c in _CONTENT)
+                rest = tuple(row[c] for c in CONTENT)
                 held[row["fact_id"]] = (device_id, content_key(row["content_digest"], rest))
     return held
-
-
-# --- changing one fact -----------------------------------------------------------------------
-def supersede(
-    store: Store, fact_id: str, row: Mapping[str, Any], *, reason: str | None = None
-) -> str:
-    """Replace a current fact by a new one on the same device, in one transaction.
-
-    Args:
-        store: The open store.
-        fact_id: The fact to replace.
-        row: The new fact: `text`, and any other input column; namespace, subject, predicate,
-            kind and sensitivity default to those of the old one.
-        reason: Why.
-
-    Returns:
-        The new fact's id.
-
-    Raises:
-        FactNotFoundError: no such fact.
-        ConflictError: it was replaced or withdrawn already; the current head is named.
-        InputError: the new row is not acceptable.
-    """
-    return _change(store, fact_id, dict(row), closed_as="superseded", reason=reason)
-
-
-def update_fact(store: Store, fact_id: str, changes: Mapping[str, Any]) -> int:
-    """Change a current fact in place: a new version under the same id.
-
-    Returns:
-        The new version's number.
-
-    Raises:
-        FactNotFoundError, ConflictError, InputError
-    """
-    _change(store, fact_id, dict(changes), closed_as="updated", reason=None)
-    return len(history_rows(store, fact_id))
-
-
-def retract(store: Store, fact_id: str, *, reason: str | None = None) -> None:
-    """Withdraw a current fact. It stays in the history.
-
-    Raises:
-        FactNotFoundError, ConflictError
-    """
-    _change(store, fact_id, None, closed_as="retracted", reason=reason)
-
-
-_KEPT = ("namespace", "subject", "predicate", "kind", "sensitivity")
-
-
-def _change(
-    store: Store, fact_id: str, row: dict[str, Any] | None, *, closed_as: str, reason: str | None
-) -> str:
-    with store.writing():
-        device_id = active_device(store, owner(store, fact_id))
-        handle = store.shard(device_id)
-        old = _head(store, fact_id)
-        fresh: dict[str, Any] | None = None
-        if row is not None:
-            kept = _KEPT if closed_as == "superseded" else [c for c in INPUT if c != "fact_id"]
-            base = {
-                c: from_us(old[c])
-                if isinstance(INPUT[c], pl.Datetime) and old[c] is not None
-                else old[c]
-                for c in kept
-                if c in old
-            }
-            fresh = _one_row({**base, **row})
-            fresh |= {"fact_id": fact_id, "version": old["version"] + 1}
-            if closed_as == "superseded":
-                fresh |= {"fact_id": _new_id(store, row.get("fact_id")), "version": 1}
-        with handle.begin() as conn:
-            state = conn.execute(select(t.shard_state)).mappings().one()
-        generation = state["generation"] + 1
-        now = store.now()
-        new_id = fresh["fact_id"] if fresh else None
-        reserved = [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
-        store.announce({device_id: state["generation"]}, reserved, "keep")  # type: ignore[arg-type]
-        try:
-            with handle.begin() as conn:
-                _close(conn, old, now, closed_as, reason, new_id)
-                if fresh is not None:
-                    keep_key = closed_as == "superseded" or old["dedupe_key"] is not None
-                    _append(conn, fresh, now, generation, with_key=keep_key and not _brought(row))
-                count = state["facts"] + (fresh is not None)
-                _advance(store, conn, generation, count, now)
-        except BaseException:
-            store.abandon()
-            raise
-        store.publish({device_id: (generation, count)})
-    return str(new_id)
-
-
-def _brought(row: Mapping[str, Any] | None) -> bool:
-    return bool(row and row.get("fact_id"))
-
-
-def _new_id(store: Store, brought: str | None) -> str:
-    fact_id = brought or store.ids.uuid4s(1)[0]
-    while _owners(store, [fact_id]):
-        if brought:
-            raise ConflictError("This fact id is taken.", found=brought, hint="leave it out")
-        fact_id = store.ids.uuid4s(1)[0]
-    return fact_id
-
-
-def _one_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Check one new version by the same rules as a load."""
-    table, bad = read_records([row], INPUT, required=["text"])
-    table = with_defaults(table)
-    problem = refusals(table, bad)[0]
-    if problem:
-        raise InputError(f"The fact was refused: {problem}.")
-    instants = [c for c, dtype in INPUT.items() if isinstance(dtype, pl.Datetime)]
-    return table.with_columns(pl.col(instants).cast(pl.Int64)).row(0, named=True)
-
-
-def _close(
-    conn: Connection,
-    old: Mapping[str, Any],
-    now: int,
-    closed_as: str,
-    reason: str | None,
-    new_id: str | None,
-) -> None:
-    conn.execute(
-        update(t.facts)
-        .where(t.facts.c.row_key == old["row_key"])
-        .values(
-            closed_at=now,
-            closed_as=closed_as,
-            close_reason=reason,
-            superseded_by=new_id if closed_as == "superseded" else None,
-            dedupe_key=None,
-        )
-    )
-
-
-def _append(
-    conn: Connection, fresh: dict[str, Any], now: int, generation: int, *, with_key: bool
-) -> None:
-    digest = content_digest(fresh["text"])
-    key = content_key(digest, tuple(fresh[c] for c in _CONTENT))
-    twin = conn.execute(
-        select(t.facts.c.fact_id).where(t.facts.c.dedupe_key == key)
-    ).scalar_one_or_none()
-    if with_key and twin is not None:
-        raise ConflictError("The device holds this fact already.", found=twin)
-    row = {c: fresh[c] for c in INPUT if c != "device_id"}
-    row |= {
-        "version": fresh["version"],
-        "content_digest": digest,
-        "recorded_at": now,
-        "dedupe_key": key if with_key else None,
-        "generation": generation,
-    }
-    conn.execute(insert(t.facts).values(row))
 
 
 # --- reading one fact ------------------------------------------------------------------------
@@ -478,7 +317,7 @@ def owner(store: Store, fact_id: str) -> str:
     Raises:
         FactNotFoundError
     """
-    found = _owners(store, [fact_id])
+    found = owners(store, [fact_id])
     if not found:
         raise FactNotFoundError(
             "No such fact.", found=fact_id, hint="mesh.facts() lists the facts and their ids"
@@ -490,21 +329,3 @@ def history_rows(store: Store, fact_id: str) -> Sequence[RowMapping]:
     """All versions of one fact, oldest first."""
     query = select(t.facts).where(t.facts.c.fact_id == fact_id).order_by(t.facts.c.version)
     return store.shard(owner(store, fact_id), readonly=True).rows(query)
-
-
-def _head(store: Store, fact_id: str) -> dict[str, Any]:
-    """The open version of a fact, or an error that names the current head of its chain."""
-    versions = history_rows(store, fact_id)
-    last = versions[-1]
-    if last["closed_at"] is None:
-        return dict(last)
-    head = last
-    while head["superseded_by"]:
-        head = history_rows(store, head["superseded_by"])[-1]
-    if head["closed_at"] is None:
-        raise ConflictError(
-            f"Fact {fact_id!r} was {last['closed_as']} already; the current one is "
-            f"{head['fact_id']!r}.",
-            hint="change that one",
-        )
-    raise ConflictError(f"Fact {fact_id!r} was {head['closed_as']} already.")

@@ -309,7 +309,9 @@ class ShardIndex:
         import faiss
 
         raw = path.read_bytes()
-        if raw[:8] != _MAGIC or zlib.crc32(memoryview(raw)[12:]) != int.from_bytes(raw[8:12], "big"):
+        if raw[:8] != _MAGIC or zlib.crc32(memoryview(raw)[12:]) != int.from_bytes(
+            raw[8:12], "big"
+        ):
             raise CorruptStoreError(f"{path.name} is damaged.", hint="it is rebuilt from the shard")
         stamp, data = _unpack(raw)
         if stamp.pop("format") != FORMAT:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-from sqlalchemy import ColumnElement, RowMapping, or_, select
+from sqlalchemy import ColumnElement, RowMapping, Select, or_, select
 
 from mnemes_lab import schemas
 from mnemes_lab.store import tables as t
@@ -118,3 +118,35 @@ def _predecessors(handle: Any, fact_id: str) -> str | None:
     query = select(t.facts.c.fact_id).where(t.facts.c.superseded_by == fact_id)
     found = handle.rows(query.order_by(t.facts.c.fact_id))
     return str(found[0]["fact_id"]) if found else None
+
+
+def table_frame(store: Store, query: Select[Any], schema: Any) -> pl.DataFrame:
+    """Rows of pooled.db as a frame of `schema`; integers become instants where it says so."""
+    wanted = schemas.dtypes(schema)
+    raw = {
+        name: pl.Int64 if isinstance(dtype, pl.Datetime) else dtype
+        for name, dtype in wanted.items()
+    }
+    rows = [tuple(row[name] for name in raw) for row in store.rows(query)]
+    return pl.DataFrame(rows, schema=raw, orient="row").cast(dict(wanted))
+
+
+def devices_frame(store: Store) -> pl.DataFrame:
+    """The `devices` frame, by id."""
+    query = select(t.devices).order_by(t.devices.c.device_id)
+    return table_frame(store, query, schemas.Devices)
+
+
+def actors_frame(store: Store) -> pl.DataFrame:
+    """The `actors` frame, by id."""
+    return table_frame(store, select(t.actors).order_by(t.actors.c.actor_id), schemas.Actors)
+
+
+def catalogue_frame(store: Store) -> pl.DataFrame:
+    """The `catalogue` frame: content-free, by device."""
+    query = (
+        select(t.catalogue, t.devices.c.status.label("state"))
+        .join(t.devices, t.devices.c.device_id == t.catalogue.c.device_id)
+        .order_by(t.catalogue.c.device_id)
+    )
+    return table_frame(store, query, schemas.Catalogue)

@@ -27,12 +27,11 @@ publishes what the shard says. Either way nothing is half written.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import filelock
 from sqlalchemy import (
@@ -58,61 +57,16 @@ from mnemes_lab.errors import (
 )
 from mnemes_lab.ids import IdSource, RandomIds, SeededIds
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.creation import make_mesh, need_writable
 from mnemes_lab.store.engine import (
     BUSY_SECONDS,
-    Migration,
+    MIGRATIONS,
     check_identity,
-    create_schema,
-    empty_log,
     make_engine,
     migrate,
-    named,
     transaction,
 )
-
-MIGRATIONS: dict[int, Migration] = {}  # generation -> step to the next one, for both kinds of file
-
-
-class HandleMetrics(NamedTuple):
-    """State of the cache of open shards."""
-
-    open: int
-    capacity: int
-    total_opens: int
-
-
-class Shard:
-    """An open shard: one engine over one device's file."""
-
-    def __init__(self, path: Path, device_id: str, *, readonly: bool) -> None:
-        """Check what the file is, then open it lazily."""
-        self.path, self.device_id, self.readonly = path, device_id, readonly
-        with named(path):
-            found = check_identity(path, t.SHARD_ID, t.GENERATION)
-        self.engine = make_engine(path, readonly=readonly)
-        if found < t.GENERATION and not readonly:
-            migrate(self.engine, path, found, t.GENERATION, MIGRATIONS)
-
-    def begin(self) -> contextlib.AbstractContextManager[Connection]:
-        """One transaction on the shard."""
-        return transaction(self.engine, self.path)
-
-    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
-        """The rows of a query."""
-        with self.begin() as conn:
-            return conn.execute(query).mappings().all()
-
-    def close(self, *, settle: bool = False) -> None:
-        """Close idle connections.
-
-        Args:
-            settle: Leave one file. A reader that closes last cannot empty the write-ahead log, and
-                a copy of the file without its log would lack the latest writes.
-        """
-        self.engine.dispose()
-        if settle and self.readonly:
-            with contextlib.suppress(StoreError):
-                empty_log(self.path)
+from mnemes_lab.store.shard import HandleMetrics, Shard, make_shard
 
 
 class Store:
@@ -173,10 +127,10 @@ class Store:
             )
         path = folder / "pooled.db"
         if not path.exists():
-            cls._make(folder, path, seed, clock, read_only)
+            make_mesh(folder, path, seed, clock, read_only)
         found = check_identity(path, t.POOLED_ID, t.GENERATION)
         if not read_only:
-            _need_writable(folder)
+            need_writable(folder)
             if found < t.GENERATION:
                 engine = make_engine(path)
                 migrate(engine, path, found, t.GENERATION, MIGRATIONS)
@@ -192,54 +146,6 @@ class Store:
             with store.writing():
                 pass  # taking the turn finishes what a dead writer left
         return store
-
-    @staticmethod
-    def _make(
-        folder: Path, path: Path, seed: int | None, clock: Clock | None, read_only: bool
-    ) -> None:
-        if folder.exists() and any(n.name != ".writer.lock" for n in folder.iterdir()):
-            unfinished = {"pooled.db.new", "pooled.db.new-wal", "pooled.db.new-shm", ".writer.lock"}
-            if {n.name for n in folder.iterdir()} - unfinished:
-                raise NotAMeshError(
-                    "The folder is not empty and holds no mesh.",
-                    found=sorted(n.name for n in folder.iterdir())[:5],
-                    hint="give a new or empty folder",
-                )
-        if read_only:
-            raise NotAMeshError(
-                "There is no mesh to read.", found=folder.name, hint="open without read_only"
-            )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ReadOnlyError(f"The folder cannot be made: {error.strerror}.") from error
-        _need_writable(folder)
-        now = (clock or (SystemClock() if seed is None else LabClock())).now()
-        ids: IdSource = RandomIds() if seed is None else SeededIds(seed)
-        with filelock.FileLock(folder / ".writer.lock", timeout=BUSY_SECONDS):
-            if path.exists():
-                return
-            fresh = path.with_name("pooled.db.new")
-            for suffix in ("", "-wal", "-shm"):
-                fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
-            engine = make_engine(fresh)
-            with named(path):
-                create_schema(engine, t.pooled, t.POOLED_ID, t.GENERATION)
-                with engine.begin() as conn:
-                    conn.execute(
-                        insert(t.mesh).values(
-                            only=1,
-                            mesh_id=ids.uuid4s(1)[0],
-                            created_at=now,
-                            seed=None if seed is None else str(seed),
-                            ids_position=1,
-                            last_instant=now,
-                            changes=0,
-                        )
-                    )
-            engine.dispose()
-            os.replace(fresh, path)
-            (folder / "shards").mkdir(exist_ok=True)
 
     def close(self) -> None:
         """Close every file. Safe to call twice."""
@@ -420,7 +326,8 @@ class Store:
                 return handle
         path = self.shard_path(device_id)
         if not path.exists():
-            self._make_shard(device_id, path)
+            self._need_new(device_id)
+            make_shard(path, self.mesh_id, device_id)
         opened = Shard(path, device_id, readonly=readonly)
         with self._guard:
             handle = self._handles.setdefault(key, opened)
@@ -432,33 +339,14 @@ class Store:
             old.close(settle=not self.read_only)
         return handle
 
-    def _make_shard(self, device_id: str, path: Path) -> None:
+    def _need_new(self, device_id: str) -> None:
+        """A shard may be missing only while nothing was written to it."""
         found = self.rows(select(t.catalogue).where(t.catalogue.c.device_id == device_id))
         if not found or found[0]["generation"] > 1 or self.read_only:
             raise CorruptStoreError(
                 f"The shard of device {device_id} is missing.",
                 hint="restore shards/<device_id>/memory.db from a backup",
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"memory.db.{os.getpid()}.{threading.get_ident()}.new")
-        engine = make_engine(fresh)
-        with named(path):
-            create_schema(engine, t.shard, t.SHARD_ID, t.GENERATION)
-            with engine.begin() as conn:
-                conn.execute(
-                    insert(t.shard_state).values(
-                        only=1,
-                        mesh_id=self.mesh_id,
-                        device_id=device_id,
-                        generation=1,
-                        facts=0,
-                        last_recorded_at=0,
-                    )
-                )
-        engine.dispose()
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)  # another thread's file, if there first, stays
-        fresh.unlink()
 
     def drop_handles(self) -> None:
         """Close every cached shard; the count of opens stays."""
@@ -482,15 +370,3 @@ def _busy() -> StoreBusyError:
         f"Another writer kept the mesh for more than {BUSY_SECONDS:g} s; nothing was written.",
         hint="try again, or close the other process",
     )
-
-
-def _need_writable(folder: Path) -> None:
-    probe = folder / f".probe-{os.getpid()}-{threading.get_ident()}"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ReadOnlyError(
-            f"The mesh's folder cannot be written ({error.strerror}).",
-            hint="open it with read_only=True to look at its frames",
-        ) from error

@@ -1,0 +1,91 @@
+"""One device's file: making it and holding it open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, RowMapping, Select, insert
+
+from mnemes_lab.errors import StoreError
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.engine import (
+    MIGRATIONS,
+    check_identity,
+    create_schema,
+    empty_log,
+    make_engine,
+    migrate,
+    named,
+    transaction,
+)
+
+
+class HandleMetrics(NamedTuple):
+    """State of the cache of open shards."""
+
+    open: int
+    capacity: int
+    total_opens: int
+
+
+class Shard:
+    """An open shard: one engine over one device's file."""
+
+    def __init__(self, path: Path, device_id: str, *, readonly: bool) -> None:
+        """Check what the file is, then open it lazily."""
+        self.path, self.device_id, self.readonly = path, device_id, readonly
+        with named(path):
+            found = check_identity(path, t.SHARD_ID, t.GENERATION)
+        self.engine = make_engine(path, readonly=readonly)
+        if found < t.GENERATION and not readonly:
+            migrate(self.engine, path, found, t.GENERATION, MIGRATIONS)
+
+    def begin(self) -> contextlib.AbstractContextManager[Connection]:
+        """One transaction on the shard."""
+        return transaction(self.engine, self.path)
+
+    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        """The rows of a query."""
+        with self.begin() as conn:
+            return conn.execute(query).mappings().all()
+
+    def close(self, *, settle: bool = False) -> None:
+        """Close idle connections.
+
+        Args:
+            settle: Leave one file. A reader that closes last cannot empty the write-ahead log, and
+                a copy of the file without its log would lack the latest writes.
+        """
+        self.engine.dispose()
+        if settle and self.readonly:
+            with contextlib.suppress(StoreError):
+                empty_log(self.path)
+
+
+def make_shard(path: Path, mesh_id: str, device_id: str) -> None:
+    """Make an empty shard, whole or not at all; one that is there already stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"memory.db.{os.getpid()}.{threading.get_ident()}.new")
+    engine = make_engine(fresh)
+    with named(path):
+        create_schema(engine, t.shard, t.SHARD_ID, t.GENERATION)
+        with engine.begin() as conn:
+            conn.execute(
+                insert(t.shard_state).values(
+                    only=1,
+                    mesh_id=mesh_id,
+                    device_id=device_id,
+                    generation=1,
+                    facts=0,
+                    last_recorded_at=0,
+                )
+            )
+    engine.dispose()
+    with contextlib.suppress(FileExistsError):
+        os.link(fresh, path)  # another thread's file, if there first, stays
+    fresh.unlink()
