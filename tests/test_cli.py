@@ -339,7 +339,7 @@ def test_an_error_does_not_act_either(hostile, text):
 @pytest.fixture(scope="module")
 def codes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [f"The label here reads {code} today" for code in CODES]
-    return make(tmp_path_factory.mktemp("codes") / "mesh", texts + ["Nothing of the kind"])
+    return make(tmp_path_factory.mktemp("codes") / "mesh", [*texts, "Nothing of the kind"])
 
 
 def found(*args: object) -> list[str]:

@@ -55,7 +55,9 @@ def run(*, devices: int = 100, facts: int = 100_000, rounds: int = 3) -> BenchRe
 def _frame(devices: int, facts: int) -> pl.DataFrame:
     """Natural sentences, spread evenly; the generator's devices become ours."""
     per_device = -(-facts // devices)
-    made = make_workload("campus", devices=devices, facts_per_device=max(10, per_device), questions=1)
+    made = make_workload(
+        "campus", devices=devices, facts_per_device=max(10, per_device), questions=1
+    )
     return made.facts.drop("fact_id").head(facts)
 
 

@@ -103,7 +103,7 @@ def in_turn(
     return seconds
 
 
-class one_thread:  # noqa: N801 - reads as a phrase
+class one_thread:
     """Hold FAISS and BLAS to one thread, and give them back."""
 
     def __enter__(self) -> None:

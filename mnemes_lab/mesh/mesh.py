@@ -24,13 +24,14 @@ from mnemes_lab.errors import (
     ReceiptNotFoundError,
     StoreError,
 )
-from mnemes_lab.ids import check_name, parse_uuid4
+from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found, Receipt
+from mnemes_lab.mesh.loading import LOADED, load_table
 from mnemes_lab.mesh.searching import Options, Searcher
-from mnemes_lab.router.summary import summaries_frame
-from mnemes_lab.store import control, facts, reading
+from mnemes_lab.mesh.tables import MeshTables
+from mnemes_lab.store import changes, control, facts
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.indexes import Indexes
@@ -44,12 +45,10 @@ from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
 from mnemes_lab.text.encode import Encoder, encoder_from
 
-LOAD_BATCH = 100_000  # rows of a load that are stored, or undone, together
-_LOADED = {"device": pl.String(), **{n: d for n, d in INPUT.items() if n != "device_id"}}
 Asker = Agent | Device | str | None
 
 
-class Mesh:
+class Mesh(MeshTables):
     """An open mesh. Use as a context manager, or close it.
 
     Example:
@@ -196,7 +195,7 @@ class Mesh:
         return Agent(self, name, actor_id, on)
 
     def bootstrap(self, label: str, **details: str) -> control.Bootstrap:
-        """Make the first device and its operator on an empty registry; shows the credential once."""
+        """Make the first device and its operator on an empty registry; shows the credential."""
         return control.bootstrap(self.store, label, **details)
 
     def authenticate(self, token: str, actor_id: str | None = None) -> Device:
@@ -231,77 +230,23 @@ class Mesh:
             Batches of 100,000 rows are each stored whole or not at all, also over devices.
         """
         kind = frames.kind_of(frame)
-        table, bad = frames.read_rows(frame, _LOADED, required=["device", "text"])
-        return frames.give_back(self._load_table(table, bad, encode, progress), kind)
+        table, bad = frames.read_rows(frame, LOADED, required=["device", "text"])
+        return frames.give_back(self._load(table, bad, encode, progress), kind)
 
     def load_records(
         self, records: Sequence[Mapping[str, Any]], *, encode: bool = True, progress: bool = False
     ) -> pl.DataFrame:
         """Store plain records, such as parsed JSON lines; see :meth:`load`."""
-        table, bad = frames.read_records(records, _LOADED, required=["device", "text"])
-        return self._load_table(table, bad, encode, progress)
+        table, bad = frames.read_records(records, LOADED, required=["device", "text"])
+        return self._load(table, bad, encode, progress)
 
-    def _load_table(
+    def _load(
         self, table: pl.DataFrame, bad: dict[int, str], encode: bool, progress: bool
     ) -> pl.DataFrame:
-        answers = []
-        for start in range(0, table.height, LOAD_BATCH):
-            part = table.slice(start, LOAD_BATCH)
-            refused = {r - start: w for r, w in bad.items() if start <= r < start + part.height}
-            answers.append(self._load_batch(part, refused, start))
-        if not answers:
-            return schemas.empty(schemas.Answers)
-        if encode:
+        answers = load_table(self.store, table, bad)
+        if encode and answers.height:
             self.refresh(progress=progress)
-        return pl.concat(answers)
-
-    def _load_batch(self, part: pl.DataFrame, refused: dict[int, str], start: int) -> pl.DataFrame:
-        with self.store.writing():
-            ids, refused = self._resolve(part["device"].to_list(), refused)
-            rows = part.with_columns(pl.Series("device_id", ids, dtype=pl.String))
-            out = facts.add_facts(self.store, rows.select(list(INPUT)), refused)
-        return out.with_columns(pl.col("row") + start)
-
-    def _resolve(
-        self, devices: list[str | None], refused: dict[int, str]
-    ) -> tuple[list[str | None], dict[int, str]]:
-        """Device ids of labels or ids, registering new labels of acceptable rows in one go."""
-        refused = dict(refused)
-        known = {d: i for d, i in self._labels().items()}
-        fresh: list[str] = []
-        for row, device in enumerate(devices):
-            if row in refused or device in known:
-                continue
-            if device is None or not device.strip():
-                refused[row] = "device is blank"
-            elif control.looks_like_id(device):
-                if held := known.get(parse_uuid4(device)):
-                    known[device] = held  # another spelling of an id
-                else:
-                    refused[row] = "unknown device id. Hint: use a label, or register the device"
-            elif problem := _label_problem(device):
-                refused[row] = problem
-            else:
-                fresh.append(device)
-        wanted = list(dict.fromkeys(fresh))
-        if wanted:
-            made = control.register_devices(self.store, [(d, "", "", None) for d in wanted])
-            known |= {label: device_id for label, (device_id, _) in zip(wanted, made, strict=True)}
-        ids: list[str | None] = []
-        for row, device in enumerate(devices):
-            device_id = known.get(device) if row not in refused and device is not None else None
-            if device_id == "":
-                refused[row], device_id = "several devices share this label. Hint: use its id", None
-            ids.append(device_id)
-        return ids, refused
-
-    def _labels(self) -> dict[str, str]:
-        """Device ids by id and by label; an empty id marks a label that several devices share."""
-        known: dict[str, str] = {}
-        for row in self.store.rows(select(t.devices.c.device_id, t.devices.c.label)):
-            known[row["label"]] = "" if row["label"] in known else row["device_id"]
-        ids = self.store.rows(select(t.devices.c.device_id))
-        return known | {row["device_id"]: row["device_id"] for row in ids}
+        return answers
 
     def _add_records(self, records: list[dict[str, Any]], device_id: str) -> pl.DataFrame:
         table, bad = frames.read_records(
@@ -319,15 +264,15 @@ class Mesh:
             FactNotFoundError: no such fact.
             ConflictError: it was replaced or withdrawn already; the current one is named.
         """
-        return facts.supersede(self.store, fact_id, {**columns, "text": text}, reason=reason)
+        return changes.supersede(self.store, fact_id, {**columns, "text": text}, reason=reason)
 
-    def update(self, fact_id: str, **changes: Any) -> int:
+    def update(self, fact_id: str, **columns: Any) -> int:
         """Change a current fact under the same id; answers the new version's number."""
-        return facts.update_fact(self.store, fact_id, changes)
+        return changes.update_fact(self.store, fact_id, columns)
 
     def retract(self, fact_id: str, *, reason: str | None = None) -> None:
         """Withdraw a current fact; it stays in the history."""
-        facts.retract(self.store, fact_id, reason=reason)
+        changes.retract(self.store, fact_id, reason=reason)
 
     # --- search ------------------------------------------------------------------------------
     def search(
@@ -460,56 +405,6 @@ class Mesh:
                 conn.execute(update(t.mesh).values(receipt_key_id=key_id))
         return key_id
 
-    # --- frames out --------------------------------------------------------------------------
-    def devices(self) -> pl.DataFrame:
-        """The `devices` frame."""
-        return control.devices_frame(self.store)
-
-    def actors(self) -> pl.DataFrame:
-        """The `actors` frame."""
-        return control.actors_frame(self.store)
-
-    def catalogue(self) -> pl.DataFrame:
-        """The `catalogue` frame, summaries brought up to date first."""
-        if not self.store.read_only:
-            self.view.now()
-        return control.catalogue_frame(self.store)
-
-    def summaries(self) -> pl.DataFrame:
-        """The `summaries` frame: what each active shard reveals to the overlap router."""
-        return summaries_frame(self.view.now().summaries.values())
-
-    def facts(
-        self, *, device: Device | str | None = None, as_of: AsOf | None = None
-    ) -> pl.DataFrame:
-        """The `facts` frame: every fact with its status, or what an `AsOf` shows.
-
-        Args:
-            device: Only this device's.
-            as_of: Only what was on record, current and valid at these points.
-        """
-        chosen = None
-        if device is not None:
-            chosen = device if isinstance(device, str) else device.device_id
-            chosen = str(control.find_device(self.store, chosen)["device_id"])
-        return reading.facts_frame(self.store, chosen, as_of)
-
-    def history(self, fact_id: str) -> pl.DataFrame:
-        """The `history` frame of a fact: every version of it and of the facts before and after it."""
-        return reading.history_frame(self.store, fact_id)
-
-    def receipts(self) -> pl.DataFrame:
-        """The `receipts` frame, oldest first."""
-        query = select(t.receipts).order_by(t.receipts.c.recorded_at, t.receipts.c.receipt_id)
-        return control.table_frame(self.store, query, schemas.Receipts)
-
-    def item_conflicts(self) -> pl.DataFrame:
-        """The `item_conflicts` frame: facts that searches kept out of answers."""
-        query = select(t.item_conflicts).order_by(
-            t.item_conflicts.c.fact_id, t.item_conflicts.c.device_id
-        )
-        return control.table_frame(self.store, query, schemas.ItemConflicts)
-
     # --- upkeep ------------------------------------------------------------------------------
     def refresh(self, *, progress: bool = False) -> None:
         """Bring every active shard's index and summary up to date, encoding what is new."""
@@ -536,14 +431,6 @@ class Mesh:
         self.view = ShardView(self.store, self.indexes)
         self.refresh(progress=progress)
         return self
-
-
-def _label_problem(label: str) -> str | None:
-    try:
-        check_name(label, what="device label")
-    except InputError as error:
-        return str(error)
-    return None
 
 
 def _is_blank(text: str) -> bool:

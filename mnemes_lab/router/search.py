@@ -358,7 +358,9 @@ class _View:
             facts[here] = self.batch.load(self.shards[shard_at]).vectors(rows)
         products = facts.T.astype(np.float64)
         products *= self.batch.vectors.T.astype(np.float64)[:, which]
-        total = np.add.accumulate(products, axis=0)[-1]  # one dimension after the other, by definition
+        total = np.add.accumulate(products, axis=0)[
+            -1
+        ]  # one dimension after the other, by definition
         parts = iter(total.tolist())
         return {q: np.array(list(islice(parts, len(k)))) for q, k in nominees.items()}
 

@@ -14,6 +14,7 @@ constant time, with a dummy comparison when the device is unknown.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import string
@@ -188,12 +189,11 @@ def find_device(store: Store, device: str) -> RowMapping:
         ConflictError: several devices share the label; their ids are named.
     """
     key = device
-    try:
+    with contextlib.suppress(IdError):
         key = parse_uuid4(device)
-    except IdError:
-        pass
-    query = select(t.devices).where((t.devices.c.device_id == key) | (t.devices.c.label == device))
-    found = store.rows(query.order_by(t.devices.c.device_id))
+    c = t.devices.c
+    query = select(t.devices).where((c.device_id == key) | (c.label == device))
+    found = store.rows(query.order_by(c.device_id))
     exact = [row for row in found if row["device_id"] == key] or list(found)
     if not exact:
         raise DeviceNotFoundError(

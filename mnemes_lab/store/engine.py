@@ -120,7 +120,7 @@ def _name(error: Exception, path: Path) -> StoreError:
     low = text.lower()
     if "locked" in low or "busy" in low:
         return StoreBusyError(
-            f"Another writer kept {path.name} for more than {BUSY_SECONDS:g} s; nothing was written.",
+            f"Another writer kept {path.name} for over {BUSY_SECONDS:g} s; nothing was written.",
             hint="try again, or close the other process",
         )
     if "readonly" in low or "read-only" in low:

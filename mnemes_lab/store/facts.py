@@ -273,6 +273,7 @@ def _insert_sql(dialect: Dialect) -> str:
 
 
 def advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
+    """Bring the shard's own state up with its rows, in the same transaction."""
     conn.execute(
         update(t.shard_state).values(
             generation=generation, facts=facts, last_recorded_at=now, encoder=store.encoder
