@@ -44,7 +44,7 @@ def run(*, devices: int = 100, facts: int = 100_000, rounds: int = 3) -> BenchRe
             theirs.append(_peer(Path(folder) / "peer", work))
     report = BenchReport("ingest")
     ratio = median([b / a for a, b in zip(ours, theirs, strict=True)])
-    cells = {"devices": devices, "facts": facts}
+    cells: dict[str, Any] = {"devices": devices, "facts": facts}
     speed = facts / median(ours)
     report.add("ingest_rows_per_s", speed, "1/s", against="sqlite3", ratio=ratio, **cells)
     report.add("peer_rows_per_s", facts / median(theirs), "1/s", **cells)

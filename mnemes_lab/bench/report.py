@@ -57,7 +57,7 @@ class BenchReport:
 
 def environment() -> dict[str, Any]:
     """What a figure depends on: versions, cores, and nothing that names a machine or a user."""
-    found = {}
+    found: dict[str, str | None] = {}
     for package in _TOLD:
         try:
             found[package] = version(package)

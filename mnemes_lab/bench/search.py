@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,32 +62,38 @@ def run(
     ]
     batches = [part for part in batches if part]
     report = BenchReport("search")
-    cells = {"devices": devices, "facts": devices * facts_per_device, "encoder": encoder}
-    with tempfile.TemporaryDirectory(prefix="mnemes-bench-") as folder, one_thread():
-        with Mesh.open(Path(folder) / "mesh", encoder=encoder, threads=1) as mesh:
-            mesh.load(made.facts, progress=progress)
-            mesh.search("warm up the mesh", exhaustive=True)
-            peak = peak_rss_mb()
-            monolith = Monolith(mesh.encoder, made.facts, mesh.cache)
-            monolith.search(["warm up the monolith"])
+    cells: dict[str, Any] = {
+        "devices": devices,
+        "facts": devices * facts_per_device,
+        "encoder": encoder,
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="mnemes-bench-") as folder,
+        one_thread(),
+        Mesh.open(Path(folder) / "mesh", encoder=encoder, threads=1) as mesh,
+    ):
+        mesh.load(made.facts, progress=progress)
+        mesh.search("warm up the mesh", exhaustive=True)
+        peak = peak_rss_mb()
+        monolith = Monolith(mesh.encoder, made.facts, mesh.cache)
+        monolith.search(["warm up the monolith"])
 
-            def ours(part: Sequence[str], **how: Any) -> None:
-                ids = [f"q{i}" for i in range(len(part))]
-                asked = pl.DataFrame({"query_id": ids, "text": list(part)})
-                mesh.search(part[0] if len(part) == 1 else asked, k=_K, **how)
+        def ours(part: Sequence[str], **how: Any) -> None:
+            ids = [f"q{i}" for i in range(len(part))]
+            asked = pl.DataFrame({"query_id": ids, "text": list(part)})
+            mesh.search(part[0] if len(part) == 1 else asked, k=_K, **how)
 
-            for measure, work, how, against in (
-                ("exhaustive_one_ms", [[q] for q in single], {"exhaustive": True}, "monolith"),
-                ("exhaustive_batch_ms", batches, {"exhaustive": True}, "monolith"),
-                ("budget_ms", [[q] for q in budgeted], {"budget": budget}, "monolith"),
-            ):
-                mine, theirs = in_turn(
-                    work, lambda part, how=how: ours(part, **how), monolith.search
-                )
-                ratio = median([a / b for a, b in zip(mine, theirs, strict=True)])
-                report.add(measure, 1e3 * median(mine), "ms", against=against, ratio=ratio, **cells)
-                report.add(f"monolith_for_{measure}", 1e3 * median(theirs), "ms", **cells)
-            report.add("peak_rss_mb", peak, "MB", **cells)
+        for measure, work, how in (
+            ("exhaustive_one_ms", [[q] for q in single], {"exhaustive": True}),
+            ("exhaustive_batch_ms", batches, {"exhaustive": True}),
+            ("budget_ms", [[q] for q in budgeted], {"budget": budget}),
+        ):
+            mine, theirs = in_turn(work, partial(ours, **how), monolith.search)
+            ratio = median([a / b for a, b in zip(mine, theirs, strict=True)])
+            ms, peer = 1e3 * median(mine), 1e3 * median(theirs)
+            report.add(measure, ms, "ms", against="monolith", ratio=ratio, **cells)
+            report.add(f"monolith_for_{measure}", peer, "ms", **cells)
+        report.add("peak_rss_mb", peak, "MB", **cells)
     return report
 
 

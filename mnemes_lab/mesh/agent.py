@@ -124,7 +124,7 @@ class Agent:
 
 
 def find_or_register(
-    mesh: Mesh, label: str, details: Mapping[str, str] | None = None
+    mesh: Mesh, label: str, details: Mapping[str, Any] | None = None
 ) -> tuple[str, str]:
     """The device with this id or label, registered when the label is new: (id, label)."""
     store = mesh.store

@@ -108,10 +108,7 @@ class ShardView:
     def _summarise(self, device_id: str, generation: int) -> TermSummary:
         supplied = self._supplied().get(device_id)
         index = self.indexes.get(device_id, generation)
-        fresh = TermSummary.of(index)
-        self._known[device_id] = TermSummary(
-            **{**{f: getattr(fresh, f) for f in fresh.__dataclass_fields__}, "supplied": supplied}
-        )
+        self._known[device_id] = TermSummary.of(index, supplied)
         return self._known[device_id]
 
     def _supplied(self) -> dict[str, str]:

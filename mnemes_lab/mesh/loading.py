@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from mnemes_lab import schemas
 from mnemes_lab.errors import InputError
-from mnemes_lab.ids import check_name
+from mnemes_lab.ids import check_name, parse_uuid4
 from mnemes_lab.store import control, facts
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.rules import INPUT

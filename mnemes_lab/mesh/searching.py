@@ -160,7 +160,7 @@ class Searcher:
             if visited:
                 conn.exec_driver_sql(_count_search(conn.dialect), visited)
             if conflicts:
-                known = set(conn.execute(select(t.item_conflicts.c[*_PAIR])).tuples())
+                known = set(conn.execute(select(*(t.item_conflicts.c[c] for c in _PAIR))).tuples())
                 fresh = [row for row in conflicts if tuple(row[c] for c in _PAIR) not in known]
                 if fresh:
                     conn.execute(insert(t.item_conflicts), fresh)
@@ -171,10 +171,12 @@ _PAIR = ("fact_id", "device_id")
 
 @lru_cache
 def _count_search(dialect: Dialect) -> str:
-    """SQL that counts a search of a shard and moves its average; rows (latency, latency, device)."""
+    """SQL that counts a search of a shard and moves its average: (latency, latency, device)."""
     c = t.catalogue.c
-    first, later, device = bindparam("first"), bindparam("later"), bindparam("device")
-    average = literal_column("0.8") * c.ewma_latency_ms + literal_column("0.2") * later
+    first: Any = bindparam("first")
+    later: Any = bindparam("later")
+    device: Any = bindparam("device")
+    average: Any = literal_column("0.8") * c.ewma_latency_ms + literal_column("0.2") * later
     moved = case((c.searches == literal_column("0"), first), else_=average)
     change = update(t.catalogue).where(c.device_id == device)
     values = {c.ewma_latency_ms: moved, c.searches: c.searches + literal_column("1")}

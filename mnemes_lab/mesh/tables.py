@@ -55,7 +55,7 @@ class MeshTables:
         return reading.facts_frame(self.store, chosen, as_of)
 
     def history(self, fact_id: str) -> pl.DataFrame:
-        """The `history` frame of a fact: every version of it and of the facts before and after it."""
+        """The `history` frame: all versions of a fact and of those before and after it."""
         return reading.history_frame(self.store, fact_id)
 
     def receipts(self) -> pl.DataFrame:

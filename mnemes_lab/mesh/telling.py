@@ -131,7 +131,9 @@ def trace_frame(done: Routed, receipts: Receipts) -> pl.DataFrame:
                 )
             )
     names = [name for name in schemas.dtypes(schemas.Trace) if name not in ("score", "results")]
-    columns = dict(zip(names, zip(*shown, strict=True), strict=True)) if shown else {}
+    columns: dict[str, Any] = (
+        dict(zip(names, zip(*shown, strict=True), strict=True)) if shown else {}
+    )
     columns["score"] = np.take_along_axis(done.scores, order, 1).ravel().astype(np.float64)
     columns["results"] = np.take_along_axis(results, order, 1).ravel()
     wanted = schemas.dtypes(schemas.Trace)
@@ -168,7 +170,7 @@ def conflicts_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     wanted = schemas.dtypes(schemas.ItemConflicts)
     if not rows:
         return schemas.empty(schemas.ItemConflicts)
-    return pl.DataFrame(rows, schema={**wanted, "recorded_at": pl.Int64}).cast(dict(wanted))
+    return pl.DataFrame(rows, schema={**wanted, "recorded_at": pl.Int64}).cast(pl.Schema(wanted))
 
 
 def sign_receipts(done: Routed, store: Store, encoder: str, ring: KeyRing) -> Receipts:

@@ -124,7 +124,8 @@ class Batch:
         self.memory = memory
         self.terms = [routing_tokens(text) for text in texts]
         self.vectors = np.ascontiguousarray(vectors, np.float32)
-        self.usable = np.isfinite(self.vectors).all(axis=1) & self.vectors.any(axis=1)
+        finite = np.isfinite(self.vectors).all(axis=1)
+        self.usable = np.asarray(finite & self.vectors.any(axis=1), np.bool_)
         self.lexicon = lexicon(sorted({t for terms in self.terms for t in terms}))
         self.visits: dict[int, Visit] = {}
         # question -> (fact id, shard) -> content digest, of facts that shards disagree about
@@ -259,7 +260,9 @@ class _View:
                 continue
             rows = np.concatenate([rows for rows, _ in mine])
             parts = np.concatenate([part for _, part in mine])
-            score = np.bincount(rows, parts, minlength=total)  # adds in the order given: by term
+            score = np.asarray(
+                np.bincount(rows, parts, minlength=total), np.float64
+            )  # adds in the order given: by term
             if len(chosen) < len(self.shards):
                 keep = np.zeros(len(self.shards), bool)
                 keep[[self.place[s] for s in chosen]] = True
@@ -290,7 +293,8 @@ class _View:
             starts.append(start)
         if not rows:
             return None
-        where = np.concatenate(rows) + np.repeat(np.array(starts, np.int64), list(map(len, rows)))
+        first = np.repeat(np.array(starts, np.int64), list(map(len, rows)))
+        where = np.asarray(np.concatenate(rows) + first, np.int64)
         counts, sizes = np.concatenate(tf), np.concatenate(lengths)
         if self.mask is not None:
             keep = self.mask[where]

@@ -39,8 +39,8 @@ class TermSummary:
     supplied: str | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, index: ShardIndex) -> TermSummary:
-        """Summarise a shard from its index."""
+    def of(cls, index: ShardIndex, supplied: str | None = None) -> TermSummary:
+        """Summarise a shard from its index; `supplied` terms stand in for its own."""
         postings = index.postings
         return cls(
             str(index.stamp["device_id"]),
@@ -51,6 +51,7 @@ class TermSummary:
             dict(zip(postings.terms, np.diff(postings.indptr).tolist(), strict=True)),
             ascii_tokens(" ".join(index.columns.text)),
             sorted(set(index.columns.namespace)),
+            supplied,
         )
 
     @cached_property
@@ -71,7 +72,8 @@ class TermSummary:
         cls, device_id: str, generation: int, payload: bytes, supplied: str | None = None
     ) -> TermSummary:
         """Read kept bytes."""
-        return cls(device_id, generation, *json.loads(zlib.decompress(payload)), supplied=supplied)
+        facts, length, last, df, terms, namespaces = json.loads(zlib.decompress(payload))
+        return cls(device_id, generation, facts, length, last, df, terms, namespaces, supplied)
 
     def unicode_terms(self) -> frozenset[str]:
         """Terms the `overlap` router compares: the shard's own or the supplied ones."""

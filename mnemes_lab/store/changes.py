@@ -101,7 +101,7 @@ def _change(
         now = store.now()
         new_id = fresh["fact_id"] if fresh else None
         reserved = [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
-        store.announce({device_id: state["generation"]}, reserved, "keep")  # type: ignore[arg-type]
+        store.announce({device_id: state["generation"]}, reserved, "keep")
         try:
             with handle.begin() as conn:
                 _close(conn, old, now, closed_as, reason, new_id)

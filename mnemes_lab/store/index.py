@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import RowMapping
 
 from mnemes_lab.errors import CorruptStoreError
 from mnemes_lab.text.lexicon import Postings
@@ -54,7 +55,7 @@ class Columns:
     times: dict[str, Ints]
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Columns:
+    def of(cls, rows: Sequence[RowMapping]) -> Columns:
         """From rows of the `facts` table; open ends become the extreme integers."""
         return cls(
             np.array([r["row_key"] for r in rows], np.int64),
@@ -110,7 +111,7 @@ class ShardIndex:
     # --- making ------------------------------------------------------------------------------
     @classmethod
     def build(
-        cls, stamp: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], vectors: Floats32
+        cls, stamp: Mapping[str, Any], rows: Sequence[RowMapping], vectors: Floats32
     ) -> ShardIndex:
         """Index rows from nothing; rows of zero vectors are found by their words only."""
         columns = Columns.of(rows)
@@ -121,7 +122,7 @@ class ShardIndex:
     def extend(
         self,
         stamp: Mapping[str, Any],
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[RowMapping],
         vectors: Floats32,
         closed: Sequence[tuple[int, int]],
     ) -> ShardIndex:
@@ -211,7 +212,7 @@ class ShardIndex:
         """The stored vectors, without copying; row i belongs to fact row `ann_rows[i]`."""
         import faiss
 
-        flat = faiss.downcast_index(self.ann.storage) if _is_hnsw(self.ann) else self.ann
+        flat: Any = faiss.downcast_index(self.ann.storage) if _is_hnsw(self.ann) else self.ann
         n, d = flat.ntotal, flat.d
         if not n:
             return np.zeros((0, d), np.float32)
@@ -267,8 +268,10 @@ class ShardIndex:
         selector = None
         if mask is not None:
             bits = np.packbits(mask[self.ann_rows], bitorder="little")
-            selector = faiss.IDSelectorBitmap(bits)
-        params = faiss.SearchParametersHNSW(sel=selector, efSearch=max(64, 2 * depth))
+            selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg,arg-type]
+        params = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
+            sel=selector, efSearch=max(64, 2 * depth)
+        )
         scores, at = self.ann.search(queries, depth, params=params)
         scores[at < 0] = -np.inf
         return [self._kept(*pair) for pair in zip(scores, at, strict=True)]
@@ -279,7 +282,7 @@ class ShardIndex:
         import faiss
 
         col = self.columns
-        parts = {
+        parts: dict[str, npt.NDArray[Any]] = {
             "row_key": col.row_key,
             "ids": _blob(json.dumps([col.fact_id, col.namespace], ensure_ascii=False)),
             "text": _blob("".join(col.text)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,8 @@ def check_mesh(store: Store, indexes: Indexes, ring: KeyRing) -> pl.DataFrame:
         if row["generation"] == 1 and not store.shard_path(device_id).exists():
             findings.append((name, "file", "ok", "nothing written yet"))
             continue
-        findings += _guarded(name, "file", lambda row=row: _shard(store, row))
-        findings += _guarded(
-            name, "index", lambda row=row: _index(indexes, row["device_id"], row["generation"])
-        )
+        findings += _guarded(name, "file", partial(_shard, store, row))
+        findings += _guarded(name, "index", partial(_index, indexes, device_id, row["generation"]))
     findings += _strays(store, set(known))
     return pl.DataFrame(findings, schema=schemas.dtypes(schemas.Report), orient="row")
 

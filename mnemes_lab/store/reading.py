@@ -45,7 +45,9 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
             select(t.facts).where(*_seen(generation, recorded, valid, as_of is not None))
         )
         parts += [_line(fact, owner_id, recorded) for fact in held]
-    frame = pl.DataFrame(parts, schema=_RAW, orient="row").cast(dict(schemas.dtypes(schemas.Facts)))
+    frame = pl.DataFrame(parts, schema=_RAW, orient="row").cast(
+        pl.Schema(schemas.dtypes(schemas.Facts))
+    )
     return frame.sort("fact_id")
 
 
@@ -111,7 +113,7 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
     ]
     wanted = schemas.dtypes(schemas.FactHistory)
     raw = {n: pl.Int64 if isinstance(d, pl.Datetime) else d for n, d in wanted.items()}
-    return pl.DataFrame(rows, schema=raw, orient="row").cast(dict(wanted))
+    return pl.DataFrame(rows, schema=raw, orient="row").cast(pl.Schema(wanted))
 
 
 def _predecessors(handle: Any, fact_id: str) -> str | None:
@@ -128,7 +130,7 @@ def table_frame(store: Store, query: Select[Any], schema: Any) -> pl.DataFrame:
         for name, dtype in wanted.items()
     }
     rows = [tuple(row[name] for name in raw) for row in store.rows(query)]
-    return pl.DataFrame(rows, schema=raw, orient="row").cast(dict(wanted))
+    return pl.DataFrame(rows, schema=raw, orient="row").cast(pl.Schema(wanted))
 
 
 def devices_frame(store: Store) -> pl.DataFrame:

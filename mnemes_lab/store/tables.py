@@ -39,7 +39,7 @@ pooled = MetaData(naming_convention=_NAMES)
 shard = MetaData(naming_convention=_NAMES)
 
 INT = BigInteger().with_variant(Integer(), "sqlite")
-FLOAT = Double().with_variant(REAL(), "sqlite")
+FLOAT: Any = Double().with_variant(REAL(), "sqlite")
 
 
 def _table(name: str, meta: MetaData, *parts: Any, rowid: bool = True) -> Table:
