@@ -192,7 +192,7 @@ def read_records(
             us = _each(values, name, bad, partial(to_us, what=name))
             out[name] = pl.Series(name, us, dtype=pl.Int64).cast(dtype)
         elif _plain(dtype) == pl.String:
-            out[name] = pl.Series(name, _each(values, name, bad, _whole_text), dtype=pl.String)
+            out[name] = pl.Series(name, _each(values, name, bad, whole_text), dtype=pl.String)
         else:
             out[name] = pl.Series(name, values, dtype=dtype)
     return pl.DataFrame(out), bad
@@ -268,7 +268,7 @@ def _texts(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Series:
     native = series.to_native()
     if isinstance(native, pl.Series) and native.dtype != pl.Object:
         return native.cast(pl.String).alias(name)
-    return pl.Series(name, _each(series.to_list(), name, bad, _whole_text), dtype=pl.String)
+    return pl.Series(name, _each(series.to_list(), name, bad, whole_text), dtype=pl.String)
 
 
 def _polars(series: nw.Series[Any]) -> pl.Series:
@@ -276,7 +276,7 @@ def _polars(series: nw.Series[Any]) -> pl.Series:
     return native if isinstance(native, pl.Series) else cast(pl.Series, pl.from_pandas(native))
 
 
-def _whole_text(value: object) -> str:
+def whole_text(value: object) -> str:
     if not isinstance(value, str):
         raise SchemaError(f"found {type(value).__name__} {value!r}, wanted text.")
     try:

@@ -106,6 +106,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A laboratory for shared agent memory: frames in, frames out, answers with receipts.",
     epilog="Start with: mnemes-lab demo",

@@ -12,6 +12,7 @@ from mnemes_lab.cli.output import Format, Target
 bench = typer.Typer(
     help="Measure a mesh against a peer in the same run: only the ratios compare machines.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     epilog=examples("mnemes-lab bench ingest", "mnemes-lab bench search --json"),
 )
 app.add_typer(bench, name="bench")

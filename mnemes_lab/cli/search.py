@@ -171,6 +171,7 @@ def _show(mesh: Mesh, found: Found, target: Target, *, trace: bool, many: bool) 
     hits = labelled(mesh, found.hits).select(*lead, "rank", "score", "device", "text")
     target.write(hits)
     if trace:
+        say("")
         columns = ["step", "device", "score", "selected", "reason", "results", "error"]
         target.write(labelled(mesh, found.trace).select(*lead, *columns), title="Trace")
 

@@ -325,17 +325,19 @@ class Mesh(MeshTables):
             )
         kind: frames.Kind = "polars"
         if isinstance(queries, str):
-            table, bad = frames.read_records(
-                [{"query_id": "q0", "text": queries}],
-                schemas.dtypes(schemas.Queries),
-                required=["text"],
-            )
-            if bad:
-                raise InputError(f"The question cannot be read: {bad[0]}")
+            ids, texts = ["q0"], [frames.whole_text(queries)]
+            own: list[str | None] = [None]
         else:
             kind = frames.kind_of(queries)
             table = frames.read(queries, schemas.Queries, optional=("device_id",))
-        answer = self._search(table, self._asker_id(asker), options)
+            ids, texts, own = (table[c].to_list() for c in ("query_id", "text", "device_id"))
+        asker_id = self._asker_id(asker)
+        active = {d: control.active_device(self.store, d) for d in sorted({d for d in own if d})}
+        askers = [active[d] if d else asker_id for d in own]
+        requesters = [who or self.store.mesh_id for who in askers]
+        searcher = Searcher(self.store, self.indexes, self.view, self.ring, self.threads)
+        asked = list(zip(ids, texts, requesters, strict=True))
+        answer = searcher.search(asked, self._question_vectors(texts), options, askers)
         return Found(
             frames.give_back(answer.hits, kind),
             frames.give_back(answer.trace, kind),
@@ -344,18 +346,6 @@ class Mesh(MeshTables):
             answer.complete,
             None if answer.complete else "a shard failed; see the trace's error column",
         )
-
-    def _search(self, table: pl.DataFrame, asker: str | None, options: Options) -> Any:
-        texts = table["text"].to_list()
-        own = table["device_id"].to_list()
-        active = {d: control.active_device(self.store, d) for d in sorted({d for d in own if d})}
-        askers = [active[d] if d else asker for d in own]
-        asked = [
-            (query_id, text, who or self.store.mesh_id)
-            for query_id, text, who in zip(table["query_id"].to_list(), texts, askers, strict=True)
-        ]
-        searcher = Searcher(self.store, self.indexes, self.view, self.ring, self.threads)
-        return searcher.search(asked, self._question_vectors(texts), options, askers)
 
     def _question_vectors(self, texts: list[str]) -> Any:
         """Vectors of questions; blank ones are zero, so they match nothing.

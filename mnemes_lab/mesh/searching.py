@@ -160,7 +160,8 @@ class Searcher:
             if visited:
                 conn.exec_driver_sql(_count_search(conn.dialect), visited)
             if conflicts:
-                known = set(conn.execute(select(*(t.item_conflicts.c[c] for c in _PAIR))).tuples())
+                held = conn.execute(select(*(t.item_conflicts.c[name] for name in _PAIR)))
+                known = {tuple(row) for row in held}
                 fresh = [row for row in conflicts if tuple(row[c] for c in _PAIR) not in known]
                 if fresh:
                     conn.execute(insert(t.item_conflicts), fresh)

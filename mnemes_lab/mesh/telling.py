@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from mnemes_lab import schemas
@@ -102,52 +101,41 @@ def hits_frame(done: Routed) -> pl.DataFrame:
 
 def trace_frame(done: Routed, receipts: Receipts) -> pl.DataFrame:
     """The `trace` frame: every eligible shard of every question, asked or not."""
-    n, s = done.scores.shape
-    order = np.array([q.order for q in done.questions], np.int64).reshape(n, s)
-    results = np.zeros((n, s), np.int64)
-    for row, question in enumerate(done.questions):
-        for hit in question.hits:
-            results[row, hit.shard] += 1
-    latency = [done.latency_ms(at) for at in range(s)]
-    generation = [done.eligible.generations[d] for d in done.eligible.device_ids]
-    shown: list[tuple[Any, ...]] = []
-    for question, receipt in zip(done.questions, receipts, strict=True):
-        certificate = done.certificate(question)
-        for step, at in enumerate(question.order, 1):
-            asked = step <= question.searched
-            error = done.batch.visits[at].error if asked else None
-            shown.append(
-                (
-                    question.query_id,
-                    done.eligible.device_ids[at],
-                    step,
-                    asked,
-                    _reason(done.options, question, step, error),
-                    latency[at] if asked else None,
-                    generation[at] if asked else None,
-                    error,
-                    certificate,
-                    receipt.receipt_id,
-                )
-            )
-    names = [name for name in schemas.dtypes(schemas.Trace) if name not in ("score", "results")]
-    columns: dict[str, Any] = (
-        dict(zip(names, zip(*shown, strict=True), strict=True)) if shown else {}
-    )
-    columns["score"] = np.take_along_axis(done.scores, order, 1).ravel().astype(np.float64)
-    columns["results"] = np.take_along_axis(results, order, 1).ravel()
-    wanted = schemas.dtypes(schemas.Trace)
-    return pl.DataFrame({name: columns.get(name, []) for name in wanted}, schema=wanted)
+    ids = done.eligible.device_ids
+    latency = [done.latency_ms(at) for at in range(len(ids))]
+    generation = [done.eligible.generations[device_id] for device_id in ids]
+    columns: dict[str, list[Any]] = {name: [] for name in schemas.dtypes(schemas.Trace)}
+    for row, (question, receipt) in enumerate(zip(done.questions, receipts, strict=True)):
+        order, searched = question.order, question.searched
+        asked, left_out = order[:searched], [None] * (len(order) - searched)
+        scores, found = done.scores[row].tolist(), Counter(hit.shard for hit in question.hits)
+        errors = [done.batch.visits[at].error for at in asked]
+        part = {
+            "query_id": [question.query_id] * len(order),
+            "device_id": [ids[at] for at in order],
+            "step": range(1, len(order) + 1),
+            "score": [scores[at] for at in order],
+            "selected": [True] * searched + [False] * len(left_out),
+            "reason": _reasons(done.options, question, errors) + ["over_budget"] * len(left_out),
+            "results": [found[at] for at in order],
+            "latency_ms": [latency[at] for at in asked] + left_out,
+            "generation": [generation[at] for at in asked] + left_out,
+            "error": errors + left_out,
+            "certificate": [done.certificate(question)] * len(order),
+            "receipt_id": [receipt.receipt_id] * len(order),
+        }
+        for name, values in part.items():
+            columns[name] += values
+    return pl.DataFrame(columns, schema=schemas.dtypes(schemas.Trace))
 
 
-def _reason(options: Options, question: Question, step: int, error: str | None) -> str:
-    if step > question.searched:
-        return "over_budget"
-    if error is not None:
-        return "failed"
+def _reasons(options: Options, question: Question, errors: list[str | None]) -> list[str]:
+    """Why each searched shard was searched, in the order of the ranking."""
+    further = question.searched - question.first_wave
+    why = ["budget"] * question.first_wave + ["expanded"] * further
     if options.exhaustive:
-        return "exhaustive"
-    return "budget" if step <= question.first_wave else "expanded"
+        why = ["exhaustive"] * question.searched
+    return ["failed" if error else reason for reason, error in zip(why, errors, strict=True)]
 
 
 def conflict_rows(done: Routed) -> list[dict[str, Any]]:

@@ -179,7 +179,7 @@ class _Batch:
             for part in _chunks(keys):
                 query = select(t.facts.c.dedupe_key, t.facts.c.fact_id)
                 rows = conn.execute(query.where(t.facts.c.dedupe_key.in_(part)))
-                found.update(rows.tuples().all())
+                found.update((key, fact_id) for key, fact_id in rows)
         return found
 
     def _fresh(self, n: int, brought: list[int]) -> list[str]:

@@ -28,7 +28,7 @@ from mnemes_lab import AsOf, Mesh
 from mnemes_lab.clock import from_us
 from mnemes_lab.router.search import Batch, Request
 from mnemes_lab.router.summary import lexicon_at
-from mnemes_lab.store.facts import supersede
+from mnemes_lab.store.changes import supersede
 from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.text.cache import content_key
 from mnemes_lab.text.encode import HashEncoder, checked

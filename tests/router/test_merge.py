@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemes_lab import Mesh, merge_hits
@@ -153,6 +153,7 @@ def test_no_candidates_are_no_hits():
     assert merge_hits(pl.DataFrame(schema=COLUMNS)).is_empty()
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 70), k=st.integers(1, 20))
 def test_neither_the_order_nor_the_split_of_candidates_matters(seed, n, k):
     rng = random.Random(seed)
@@ -217,17 +218,23 @@ def two_shards(mesh: Mesh) -> list[str]:
     return [low, high]
 
 
-@pytest.mark.parametrize("reopen", [False, True])
-def test_a_fact_that_shards_disagree_about_is_quarantined(open_mesh, tmp_path, reopen):
-    mesh = open_mesh()
-    low, high = two_shards(mesh)
-    before = mesh.search("pump", exhaustive=True)
-    assert before.conflicts.is_empty()
-    if reopen:
+@pytest.fixture
+def copied(open_mesh, tmp_path):
+    """Reopens a mesh of two shards after copying the shared fact behind its back."""
+
+    def make(text=None):
+        mesh = open_mesh()
+        low, high = two_shards(mesh)
+        assert mesh.search("pump", exhaustive=True).conflicts.is_empty()
         mesh.close()
-    copy_fact(tmp_path / "mesh", low, high, "pump three is on")
-    if reopen:
-        mesh = open_mesh(seed=None, encoder=None)
+        copy_fact(tmp_path / "mesh", low, high, text)
+        return open_mesh(seed=None, encoder=None), low, high
+
+    return make
+
+
+def test_a_fact_that_shards_disagree_about_is_quarantined(copied):
+    mesh, low, high = copied("pump three is on")
     found = mesh.search("pump", exhaustive=True)
     assert sorted(found.hits["fact_id"]) == ["f4", "f5"]
     assert found.complete
@@ -244,10 +251,8 @@ def test_a_fact_that_shards_disagree_about_is_quarantined(open_mesh, tmp_path, r
     assert "broken" in set(mesh.check().filter(pl.col("check") == "catalogue")["outcome"])
 
 
-def test_a_fact_that_shards_tell_alike_is_one_hit(open_mesh, tmp_path):
-    mesh = open_mesh()
-    low, high = two_shards(mesh)
-    copy_fact(tmp_path / "mesh", low, high)
+def test_a_fact_that_shards_tell_alike_is_one_hit(copied):
+    mesh, low, _ = copied()
     found = mesh.search("pump", exhaustive=True)
     assert found.hits.filter(pl.col("fact_id") == "shared")["device_id"].to_list() == [low]
     assert found.hits.height == 3
@@ -256,13 +261,10 @@ def test_a_fact_that_shards_tell_alike_is_one_hit(open_mesh, tmp_path):
     assert found.receipt.verify()
 
 
-def test_other_questions_of_the_batch_keep_their_answers(open_mesh, tmp_path):
-    """Only who could see both copies sees a conflict."""
-    mesh = open_mesh()
-    low, high = two_shards(mesh)
-    copy_fact(tmp_path / "mesh", low, high, "pump three is on")
+def test_only_who_sees_both_copies_sees_a_conflict(copied):
+    mesh, low, high = copied("pump three is on")
     for device in (low, high):
-        one = mesh.search("pump three", asker=device, budget=1)
+        one = mesh.search("pump", asker=device, budget=1)
         assert one.conflicts.is_empty()
         assert set(one.hits["device_id"]) == {device}
     frame = pl.DataFrame({"query_id": ["a", "b"], "text": ["pump", ""]})
