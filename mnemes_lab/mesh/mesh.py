@@ -6,14 +6,12 @@ as a handful of verbs that take and give frames.
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import polars as pl
 from sqlalchemy import select, update
 
@@ -29,6 +27,7 @@ from mnemes_lab.mesh.agent import Agent, Device, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found, Receipt
 from mnemes_lab.mesh.loading import LOADED, load_table
+from mnemes_lab.mesh.questions import question_vectors
 from mnemes_lab.mesh.searching import Options, Searcher
 from mnemes_lab.mesh.tables import MeshTables
 from mnemes_lab.store import changes, control, facts
@@ -42,7 +41,7 @@ from mnemes_lab.store.reencode import reencode as change_encoder
 from mnemes_lab.store.reencode import settle_encoder
 from mnemes_lab.store.rules import INPUT
 from mnemes_lab.store.store import Store
-from mnemes_lab.text.cache import VectorCache, encode_cached
+from mnemes_lab.text.cache import VectorCache
 from mnemes_lab.text.encode import Encoder, encoder_from
 
 Asker = Agent | Device | str | None
@@ -337,7 +336,9 @@ class Mesh(MeshTables):
         requesters = [who or self.store.mesh_id for who in askers]
         searcher = Searcher(self.store, self.indexes, self.view, self.ring, self.threads)
         asked = list(zip(ids, texts, requesters, strict=True))
-        answer = searcher.search(asked, self._question_vectors(texts), options, askers)
+        answer = searcher.search(
+            asked, question_vectors(self.encoder, self.cache, self.ring, texts), options, askers
+        )
         return Found(
             frames.give_back(answer.hits, kind),
             frames.give_back(answer.trace, kind),
@@ -346,23 +347,6 @@ class Mesh(MeshTables):
             answer.complete,
             None if answer.complete else "a shard failed; see the trace's error column",
         )
-
-    def _question_vectors(self, texts: list[str]) -> Any:
-        """Vectors of questions; blank ones are zero, so they match nothing.
-
-        They are cached under a keyed digest: nobody without the mesh's key can test a guess.
-        """
-        out = np.zeros((len(texts), self.encoder.dim), np.float32)
-        asked = [i for i, text in enumerate(texts) if not _is_blank(text)]
-        if asked:
-            secret = self.ring.subkey(self.ring.ids()[0], "mnemes-lab/question-cache/v1")
-            out[asked] = encode_cached(
-                self.encoder,
-                [texts[i] for i in asked],
-                self.cache,
-                key=lambda text: hmac.digest(secret, text.encode(), "sha256"),
-            )
-        return out
 
     def _asker_id(self, asker: Asker) -> str | None:
         if isinstance(asker, Agent):
@@ -421,7 +405,3 @@ class Mesh(MeshTables):
         self.view = ShardView(self.store, self.indexes)
         self.refresh(progress=progress)
         return self
-
-
-def _is_blank(text: str) -> bool:
-    return not any(c.isprintable() and not c.isspace() for c in text)

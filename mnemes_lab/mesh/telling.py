@@ -95,8 +95,10 @@ def hits_frame(done: Routed) -> pl.DataFrame:
                 "fact_id": columns.fact_id[hit.row],
                 "text": columns.text[hit.row],
             }
-            rows.append(tuple(hit_row(question.query_id, rank, hit.fused, source).values()))
-    return pl.DataFrame(rows, schema=schemas.dtypes(schemas.Hits), orient="row")
+            rows.append(hit_row(question.query_id, rank, hit.fused, source).values())
+    wanted = schemas.dtypes(schemas.Hits)
+    columns_of = zip(*rows, strict=True) if rows else [[]] * len(wanted)
+    return pl.DataFrame(dict(zip(wanted, columns_of, strict=True)), schema=wanted)
 
 
 def trace_frame(done: Routed, receipts: Receipts) -> pl.DataFrame:

@@ -239,10 +239,6 @@ class _View:
         at = int(np.searchsorted(self.starts, key, side="right")) - 1
         return at, key - int(self.starts[at])
 
-    def id_of(self, key: int) -> str:
-        at, row = self.where(key)
-        return self.columns[at].fact_id[row]
-
     def ids(self, keys: npt.NDArray[np.int64]) -> list[str]:
         at = np.searchsorted(self.starts, keys, side="right") - 1
         rows = keys - self.starts[at]
@@ -370,7 +366,9 @@ class _View:
 
     # --- both --------------------------------------------------------------------------------
     def hits(self, lexical: Ranked, vector: Ranked) -> list[Hit]:
-        fused = fuse(lexical, vector, self.id_of, self.batch.request.k)
+        keys = list({key: None for key, _ in (*lexical, *vector)})
+        ids = dict(zip(keys, self.ids(np.array(keys, np.int64)), strict=True))
+        fused = fuse(lexical, vector, ids.__getitem__, self.batch.request.k)
         return [Hit(self.shards[at], row, f) for f in fused for at, row in [self.where(f.key)]]
 
 

@@ -21,7 +21,7 @@ import polars as pl
 from mnemes_lab import schemas
 from mnemes_lab.digest import compact_json, sha256_hex
 from mnemes_lab.store.index import ShardIndex
-from mnemes_lab.text.lexicon import ascii_tokens, idf, routing_tokens
+from mnemes_lab.text.lexicon import ascii_tokens, idf_of, routing_tokens
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Lexicon:
 
     def idf(self, term: str) -> float:
         """Inverse document frequency of a term."""
-        return float(idf(self.facts, self.df[term]))
+        return idf_of(self.facts, self.df[term])
 
     @property
     def average_length(self) -> float:

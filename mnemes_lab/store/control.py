@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import secrets
-import string
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
@@ -38,6 +36,7 @@ from mnemes_lab.errors import (
 )
 from mnemes_lab.ids import check_name, is_uuid4, parse_uuid4
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.credentials import Credential, mint
 from mnemes_lab.store.store import Store
 
 TRANSITIONS = {
@@ -45,32 +44,7 @@ TRANSITIONS = {
     "quarantined": ("active", "revoked"),
     "revoked": (),
 }
-_ALPHABET = string.ascii_letters + string.digits
 _DUMMY = "sha256:" + "0" * 64
-
-
-class Credential:
-    """A device's bearer token. Shows itself only through :meth:`reveal`."""
-
-    __slots__ = ("_token", "device_id")
-
-    def __init__(self, device_id: str, secret: str) -> None:
-        """Join the id and the secret."""
-        self.device_id, self._token = device_id, f"{device_id}:{secret}"
-
-    def reveal(self) -> str:
-        """The token. It is kept nowhere else, so store it now."""
-        return self._token
-
-    def __repr__(self) -> str:
-        """The device, never the secret."""
-        return f"Credential({self.device_id}:***)"
-
-    __str__ = __repr__
-
-    def __reduce__(self) -> Any:
-        """Refuse to be copied into a file."""
-        raise TypeError("a credential is not pickled")
 
 
 class Bootstrap(NamedTuple):
@@ -80,11 +54,6 @@ class Bootstrap(NamedTuple):
     actor_id: str
     credential: Credential
     created_at: int
-
-
-def _mint(device_id: str) -> tuple[Credential, str]:
-    credential = Credential(device_id, "".join(secrets.choice(_ALPHABET) for _ in range(64)))
-    return credential, "sha256:" + sha256_hex(credential.reveal())
 
 
 # --- devices ---------------------------------------------------------------------------------
@@ -121,7 +90,7 @@ def register_devices(
     with store.writing():
         fresh = iter(store.ids.uuid4s(sum(d is None for d in chosen)))
         ids = [d or next(fresh) for d in chosen]
-        minted = [_mint(d) if with_credential else (None, None) for d in ids]
+        minted = [mint(d) if with_credential else (None, None) for d in ids]
         now = store.now()
         rows = [
             (device_id, label, platform, hostname, print_)
@@ -267,7 +236,7 @@ def heartbeat(store: Store, device: str) -> None:
 def rotate(store: Store, device: str) -> Credential:
     """Replace a device's credential; the old one stops working at once."""
     device_id = active_device(store, device)
-    credential, print_ = _mint(device_id)
+    credential, print_ = mint(device_id)
     with store.writing(), store.pooled() as conn:
         conn.execute(
             update(t.devices)
@@ -360,7 +329,7 @@ def bootstrap(
                 "Bootstrap needs an empty device registry.", hint="an operator can register devices"
             )
         device_id, actor_id = store.ids.uuid4s(2)
-        credential, print_ = _mint(device_id)
+        credential, print_ = mint(device_id)
         now = store.now()
         _insert_devices(conn, [(device_id, label, platform, hostname, print_)], now)
         row = (actor_id, device_id, None, kind, "operator", None, "bootstrap")

@@ -15,6 +15,8 @@ from mnemes_lab.ids import IdSource, RandomIds, SeededIds
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.engine import BUSY_SECONDS, create_schema, make_engine, named
 
+_OURS = ("pooled.db.new", ".probe-", ".writer.lock")  # what a mesh being made consists of
+
 
 def make_mesh(
     folder: Path, path: Path, seed: int | None, clock: Clock | None, read_only: bool
@@ -25,14 +27,14 @@ def make_mesh(
         NotAMeshError: the folder holds something else, or there is nothing to read.
         ReadOnlyError: the folder cannot be made or written.
     """
-    if folder.exists() and any(n.name != ".writer.lock" for n in folder.iterdir()):
-        unfinished = {"pooled.db.new", "pooled.db.new-wal", "pooled.db.new-shm", ".writer.lock"}
-        if {n.name for n in folder.iterdir()} - unfinished:
-            raise NotAMeshError(
-                "The folder is not empty and holds no mesh.",
-                found=sorted(n.name for n in folder.iterdir())[:5],
-                hint="give a new or empty folder",
-            )
+    names = sorted(n.name for n in folder.iterdir()) if folder.exists() else []
+    foreign = [n for n in names if not n.startswith(_OURS)]
+    if foreign and not path.exists():  # unless another opener has just made it
+        raise NotAMeshError(
+            "The folder is not empty and holds no mesh.",
+            found=foreign[:5],
+            hint="give a new or empty folder",
+        )
     if read_only:
         raise NotAMeshError(
             "There is no mesh to read.", found=folder.name, hint="open without read_only"
@@ -48,7 +50,7 @@ def make_mesh(
         if path.exists():
             return
         fresh = path.with_name("pooled.db.new")
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-journal", "-wal", "-shm"):
             fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
         engine = make_engine(fresh)
         with named(path):

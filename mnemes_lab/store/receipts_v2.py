@@ -190,11 +190,9 @@ def _with_hex_score(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _with_float_score(rows: Any) -> tuple[tuple[Any, ...], ...]:
-    """The way back; raises what the wrong form raises."""
-    digits = [row[-1] for row in rows]
-    if any(not isinstance(d, str) or len(d) != 16 for d in digits):
-        raise ValueError("a score is 16 hex digits")
-    scores = struct.unpack(f">{len(digits)}d", bytes.fromhex("".join(digits)))
+    """The way back; raises what the wrong form raises, or reads what is then spelled otherwise."""
+    digits = "".join(row[-1] for row in rows)
+    scores = struct.unpack(f">{len(rows)}d", bytes.fromhex(digits))
     return tuple((*row[:-1], score) for row, score in zip(rows, scores, strict=True))
 
 

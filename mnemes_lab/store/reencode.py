@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
 
+from rich.console import Console
 from rich.progress import track
 from sqlalchemy import select, update
 
@@ -11,7 +12,9 @@ from mnemes_lab.errors import EncoderMismatchError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
-from mnemes_lab.text.encode import Encoder, HashEncoder, encoder_from
+from mnemes_lab.text.encode import Encoder, HashEncoder, default_encoder, encoder_from
+
+_LOG = logging.getLogger("mnemes_lab")
 
 
 def recipe(encoder: Encoder) -> str:
@@ -34,7 +37,12 @@ def settle_encoder(store: Store, wanted: Encoder | str | None, *, change: bool) 
     recorded = state["encoder"]
     if wanted is None and recorded is not None:
         wanted = state["encoder_name"]
-    encoder = encoder_from(wanted)
+    if wanted is None:
+        encoder, notice = default_encoder()
+        if notice:
+            _LOG.warning(notice)
+    else:
+        encoder = encoder_from(wanted)
     if recorded is None and not store.read_only:
         with store.writing(), store.pooled() as conn:
             conn.execute(update(t.mesh).values(**_record(encoder)))
@@ -73,7 +81,8 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
     with store.writing():
         rows = store.rows(select(t.catalogue).order_by(t.catalogue.c.device_id))
         written = [r for r in rows if store.shard_path(r["device_id"]).exists()]
-        for row in track(written, "Encoding", disable=not progress, transient=True):
+        console = Console(stderr=True)
+        for row in track(written, "Encoding", console=console, disable=not progress):
             held = store.shard(row["device_id"], readonly=True).rows(
                 select(t.facts.c.text).order_by(t.facts.c.row_key)
             )
@@ -91,8 +100,3 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
             raise
         store.publish(generations)
         store.encoder = encoder.fingerprint
-
-
-def index_files(store: Store) -> list[Path]:
-    """Every kept index file."""
-    return sorted((store.folder / "shards").glob("*/index.bin"))

@@ -63,8 +63,13 @@ def idf(n_facts: int, df: npt.ArrayLike) -> Floats:
             f"A document frequency must lie between 0 and {n_facts}, the number of facts.",
             found=(float(distinct[0]), float(distinct[-1])),
         )
-    values = [math.log(1.0 + (n_facts - d + 0.5) / (d + 0.5)) for d in distinct.tolist()]
+    values = [idf_of(n_facts, d) for d in distinct.tolist()]
     return np.array(values, dtype=np.float64)[where].reshape(counts.shape)
+
+
+def idf_of(n_facts: int, df: float) -> float:
+    """:func:`idf` of one term, without the checks."""
+    return math.log(1.0 + (n_facts - df + 0.5) / (df + 0.5))
 
 
 def bm25_weight(

@@ -260,10 +260,10 @@ def test_links_folders_and_pipes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / FIRST_KEY
     target = put(tmp_path, KEY, "elsewhere")
     path.symlink_to(target)
-    with pytest.raises(ReceiptKeyError, match="symbolic link"):
+    with pytest.raises(ReceiptKeyError, match="is a symbolic link"):
         KeyRing.open(tmp_path)
     target.unlink()  # a link to nowhere must not be mistaken for "no key yet"
-    with pytest.raises(ReceiptKeyError, match="symbolic link"):
+    with pytest.raises(ReceiptKeyError, match="is a symbolic link"):
         KeyRing.open(tmp_path)
     path.unlink()
     path.mkdir()
@@ -414,6 +414,10 @@ def test_a_ring_in_memory_names_its_current_key() -> None:
     assert KeyRing([KEY, bytes(32)], current=key_id_of(KEY)).current == (key_id_of(KEY), KEY)
     with pytest.raises(ReceiptKeyError, match="missing"):
         KeyRing([KEY], current=key_id_of(bytes(32)))
+    ring = KeyRing([KEY])
+    assert ring.rotate(make=lambda n: bytes([n]) * 32) == key_id_of(b"\1" * 32) == ring.current_id
+    with pytest.raises(ReceiptKeyError, match="missing"):
+        ring.get(key_id_of(bytes(32)))
 
 
 def test_subkeys_differ_by_purpose_and_key() -> None:
