@@ -14,6 +14,7 @@ Example:
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import dataframely as dy
@@ -304,6 +305,11 @@ def empty(schema: type[dy.Schema]) -> pl.DataFrame:
 
 def dtypes(schema: type[dy.Schema]) -> dict[str, pl.DataType]:
     """Column names and polars types of a schema, in order."""
+    return dict(_dtypes(schema))
+
+
+@cache
+def _dtypes(schema: type[dy.Schema]) -> dict[str, pl.DataType]:
     return {name: column.dtype for name, column in schema.columns().items()}
 
 

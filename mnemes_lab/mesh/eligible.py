@@ -11,8 +11,8 @@ from sqlalchemy import delete, insert, select, update
 from mnemes_lab.digest import sha256_hex
 from mnemes_lab.errors import MnemesError
 from mnemes_lab.router.rankers import Overlap, OverlapTable
-from mnemes_lab.router.search import TermMemory
 from mnemes_lab.router.summary import Lexicon, Statistics, TermSummary, lexicon_at
+from mnemes_lab.router.terms import TermMemory
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.store.indexes import Indexes
@@ -76,7 +76,7 @@ class ShardView:
     def now(self) -> Eligible:
         """The active shards as the catalogue has them."""
         with self._turn:
-            changes = self.store.rows(select(t.mesh.c.changes))[0]["changes"]
+            changes = self.store.changes()
             if self._last is None or self._last.changes != changes or self._last.errors:
                 self._last = self._look(changes)
             return self._last

@@ -103,32 +103,26 @@ class Searcher:
 
     @staticmethod
     def _first_wave(batch: Batch, questions: list[Question]) -> None:
-        chosen: dict[int, list[int]] = {}
-        for q, question in enumerate(questions):
-            for shard in question.shards:
-                chosen.setdefault(shard, []).append(q)
-        batch.visit(chosen)
-        merged = batch.merge({q: question.shards for q, question in enumerate(questions)})
-        for q, hits in merged.items():
-            questions[q].hits = hits
+        hits = batch.ask({q: question.shards for q, question in enumerate(questions)})
+        for question, found in zip(questions, hits.values(), strict=True):
+            question.hits = found
 
     @staticmethod
     def _expand(batch: Batch, questions: list[Question], options: Options) -> None:
         """Go on, one shard at a time in rank order, while a question has found too few."""
         if not options.expand or options.exhaustive:
             return
+        limit = len(questions[0].order) if questions else 0
+        limit = min(options.max_shards or limit, limit)
         while True:
-            chosen: dict[int, list[int]] = {}
+            again = {}
             for q, question in enumerate(questions):
-                limit = min(options.max_shards or len(question.order), len(question.order))
                 if len(question.hits) < options.k and question.searched < limit:
-                    chosen.setdefault(question.order[question.searched], []).append(q)
                     question.searched += 1
-            if not chosen:
+                    again[q] = question.shards
+            if not again:
                 return
-            batch.visit(chosen)
-            again = sorted({q for qs in chosen.values() for q in qs})
-            for q, hits in batch.merge({q: questions[q].shards for q in again}).items():
+            for q, hits in batch.ask(again).items():
                 questions[q].hits = hits
 
     # --- keeping -----------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from mnemes_lab.mesh.found import Receipt, Receipts
 from mnemes_lab.mesh.options import Options
 from mnemes_lab.router.merge import hit_row
 from mnemes_lab.router.rankers import Scores
-from mnemes_lab.router.search import Batch, Hit
+from mnemes_lab.router.rowspace import Hit
+from mnemes_lab.router.search import Batch
 from mnemes_lab.store.keys import KeyRing
 from mnemes_lab.store.receipts import SearchReceipt, sign_v2
 from mnemes_lab.store.store import Store

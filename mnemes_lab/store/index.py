@@ -30,7 +30,6 @@ HNSW_ROWS = 200_000  # from here a flat scan of 384 dimensions costs more than a
 FORMAT = 1
 OPEN_START, OPEN_END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MAGIC = b"MNEMESIX"
-_BLOCK = 256  # queries of one matrix product, so that its result stays small
 Ints = npt.NDArray[np.int64]
 Floats32 = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -219,50 +218,33 @@ class ShardIndex:
         view: Floats32 = faiss.rev_swig_ptr(flat.get_xb(), n * d).reshape(n, d)
         return view
 
-    def findable(self, mask: Mask | None) -> int:
-        """How many rows that pass `mask` have a vector, so that `nearest` can show them."""
-        return self.with_vector if mask is None else int(mask[self.ann_rows].sum())
-
     def vectors(self, rows: Ints) -> Floats32:
         """The vectors of some fact rows."""
         at = rows if self.row_of_ann is None else np.searchsorted(self.ann_rows, rows)
         return self.matrix[at]
 
-    def nearest(
-        self, queries: Floats32, depth: int, mask: Mask | None, *, exact: bool
-    ) -> list[tuple[Floats32, Ints]]:
-        """Nominate the `depth` rows of largest inner product for each query, in no order.
+    def scores(self, queries: Floats32, mask: Mask | None, depth: int, *, exact: bool) -> Floats32:
+        """Approximate inner product of each query with each row, -inf where there is none.
 
-        A flat index is scanned by one matrix product over its stored vectors, which serves a batch
-        and a mask alike (a batch of 100 costs less than half of `IndexFlat.search` here). The graph
-        of a large shard nominates approximately; `exact` scans it too.
+        A flat index is scanned by one matrix product over its stored vectors: every row gets its
+        score, and a batch of 100 costs less than half of `IndexFlat.search` here. The graph of a
+        large shard nominates about `depth` rows; `exact` scans it too.
+
+        Returns:
+            float32, queries by rows.
         """
-        depth = min(depth, self.with_vector)
-        if not depth:
-            nothing = np.zeros(0, np.float32), np.zeros(0, np.int64)
-            return [nothing] * len(queries)
         if _is_hnsw(self.ann) and not exact:
             return self._walk(queries, depth, mask)
-        hidden = None if mask is None else np.flatnonzero(~mask[self.ann_rows])
-        found = []
-        for start in range(0, len(queries), _BLOCK):
-            scores = queries[start : start + _BLOCK] @ self.matrix.T
-            if hidden is not None:
-                scores[:, hidden] = -np.inf
-            at = np.argpartition(scores, -depth, axis=1)[:, -depth:]
-            found += [self._kept(s[a], a) for s, a in zip(scores, at, strict=True)]
+        found = queries @ self.matrix.T
+        if self.row_of_ann is not None:
+            every = np.full((len(queries), len(self)), -np.inf, np.float32)
+            every[:, self.row_of_ann] = found
+            found = every
+        if mask is not None:
+            found[:, ~mask] = -np.inf
         return found
 
-    def _kept(self, scores: Floats32, at: Ints) -> tuple[Floats32, Ints]:
-        """Drop what a mask has hidden, and turn places into fact rows."""
-        if scores.min() == -np.inf:
-            real = scores > -np.inf
-            scores, at = scores[real], at[real]
-        return scores, at if self.row_of_ann is None else self.row_of_ann[at]
-
-    def _walk(
-        self, queries: Floats32, depth: int, mask: Mask | None
-    ) -> list[tuple[Floats32, Ints]]:
+    def _walk(self, queries: Floats32, depth: int, mask: Mask | None) -> Floats32:
         import faiss
 
         selector = None
@@ -272,9 +254,11 @@ class ShardIndex:
         params = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
             sel=selector, efSearch=max(64, 2 * depth)
         )
-        scores, at = self.ann.search(queries, depth, params=params)
-        scores[at < 0] = -np.inf
-        return [self._kept(*pair) for pair in zip(scores, at, strict=True)]
+        near, at = self.ann.search(queries, min(depth, self.with_vector), params=params)
+        every = np.full((len(queries), len(self)), -np.inf, np.float32)
+        for row, (values, places) in enumerate(zip(near, at, strict=True)):
+            every[row, self.ann_rows[places[places >= 0]]] = values[places >= 0]
+        return every
 
     # --- keeping -----------------------------------------------------------------------------
     def save(self, path: Path) -> None:

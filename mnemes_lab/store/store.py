@@ -62,8 +62,10 @@ from mnemes_lab.store.engine import (
     BUSY_SECONDS,
     MIGRATIONS,
     check_identity,
+    empty_log,
     make_engine,
     migrate,
+    named,
     transaction,
 )
 from mnemes_lab.store.shard import HandleMetrics, Shard, make_shard
@@ -91,7 +93,11 @@ class Store:
         self._writer: Engine | None = None if read_only else make_engine(self.path)
         self.closed = False
         self.encoder: str | None = None  # fingerprint stamped into the shards that are written
-        state = self.state()
+        try:
+            state = self.state()
+        except BaseException:
+            self.close()
+            raise
         self.mesh_id: str = state["mesh_id"]
         self.seed = int(state["seed"]) if state["seed"] is not None else None
         self.clock: Clock = clock or (SystemClock() if self.seed is None else LabClock())
@@ -157,6 +163,9 @@ class Store:
         for engine in (self._reader, self._writer):
             if engine is not None:
                 engine.dispose()
+        if not self.read_only:
+            with contextlib.suppress(StoreError):
+                empty_log(self.path)
 
     # --- pooled.db ---------------------------------------------------------------------------
     def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
@@ -164,6 +173,17 @@ class Store:
         self._need_open()
         with transaction(self._reader, self.path) as conn:
             return conn.execute(query).mappings().all()
+
+    def changes(self) -> int:
+        """How often devices or shards have changed: asked before every search, so asked plainly."""
+        self._need_open()
+        with named(self.path), contextlib.closing(self._reader.raw_connection()) as conn:
+            cursor = conn.cursor()
+            cursor.execute("SELECT changes FROM mesh")
+            found = cursor.fetchone()
+        if found is None:
+            raise CorruptStoreError("pooled.db has lost the mesh's state.", hint="restore a backup")
+        return int(found[0])
 
     def rows_raw(self, sql: str) -> list[Any]:
         """The rows of a pragma on pooled.db."""

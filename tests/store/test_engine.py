@@ -203,7 +203,7 @@ def test_every_write_of_a_mesh_takes_the_lock_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "error", "told"),
     [
-        ("database is locked", StoreBusyError, "more than 5 s"),
+        ("database is locked", StoreBusyError, r"memory\.db for .*5 s"),
         ("database table is locked", StoreBusyError, "Another writer"),
         ("attempt to write a readonly database", ReadOnlyError, "cannot be written"),
         ("unable to open database file", StoreError, "cannot be opened"),
@@ -230,9 +230,8 @@ def test_a_locked_file_names_the_wait(path, impatient):
     engine = make_engine(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match=r"memory\.db for more than 0\.2 s"):
-            with transaction(engine, path):
-                pass
+        with pytest.raises(StoreBusyError, match=r"memory\.db for .*0\.2 s"):
+            transaction(engine, path).__enter__()
         other.execute("COMMIT")
     with transaction(engine, path) as conn:  # the connection is none the worse for it
         assert conn.execute(select(t.shard_state.c.facts)).scalar_one() == 0
@@ -269,9 +268,9 @@ def test_reading_an_identity_drops_no_lock(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         check_identity(path, t.SHARD_ID, t.GENERATION)
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                other.execute("BEGIN IMMEDIATE")
+        other = sqlite3.connect(path, isolation_level=None, timeout=0)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
         writer.execute("COMMIT")
 
 

@@ -341,9 +341,9 @@ def test_the_turn_may_be_taken_again_by_who_has_it(open_store):
 
 def test_another_writer_is_waited_for_and_then_named(open_store, impatient):
     first, second = open_store(), open_store()
-    with first.writing():
-        with pytest.raises(StoreBusyError, match=r"more than 0\.2 s; nothing was written"):
-            control.register_device(second, "b")
+    waited = r"kept the mesh for .*0\.2 s; nothing was written"
+    with first.writing(), pytest.raises(StoreBusyError, match=waited):
+        control.register_device(second, "b")
     control.register_device(second, "b")  # the turn is free again
     assert [row["label"] for row in first.rows(select(t.devices.c.label))] == ["b"]
 
@@ -380,7 +380,7 @@ def test_a_raw_lock_on_the_control_file_is_named_after_the_real_wait(open_store,
     store = open_store()
     with closing(sqlite3.connect(tmp_path / "mesh" / "pooled.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match=rf"pooled\.db for more than {seconds} s"):
+        with pytest.raises(StoreBusyError, match=rf"pooled\.db for .*{seconds} s"):
             control.register_device(store, "a")
         other.execute("ROLLBACK")
     control.register_device(store, "a")
