@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
+import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -124,3 +126,131 @@ def test_what_means_something_is_compared(one, other):
     for pattern, replacement in rules():
         one, other = re.sub(pattern, replacement, one), re.sub(pattern, replacement, other)
     assert one != other
+
+
+# --- the notebooks themselves ----------------------------------------------------------------
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def cells_of(path: Path, kind: str = "") -> list[nbformat.NotebookNode]:
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell for cell in cells if kind in ("", cell.cell_type)]
+
+
+def tags(cell: nbformat.NotebookNode) -> list[str]:
+    return cell.metadata.get("tags", [])
+
+
+def lines(cell: nbformat.NotebookNode) -> list[str]:
+    return [line for line in cell.source.splitlines() if line.strip()]
+
+
+def shown(cell: nbformat.NotebookNode) -> str:
+    """The text a cell printed or displayed; of a picture, its name."""
+    outputs = [
+        out.get("text", "") or out.get("data", {}).get("text/plain", "") for out in cell.outputs
+    ]
+    return "".join(outputs)
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """Kernels find the package also where it is not installed."""
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([before] if before else [])]))
+
+
+def test_there_are_notebooks_and_each_has_solutions():
+    assert len(NOTEBOOKS) >= 3
+    solved = sorted((ROOT / "notebooks" / "solutions").glob("*.py"))
+    assert [path.stem for path in solved] == [path.stem for path in NOTEBOOKS]
+
+
+def test_all_notebooks_begin_with_the_same_code():
+    assert len({cells_of(path, "code")[0].source for path in NOTEBOOKS}) == 1
+    assert all(shown(cells_of(path, "code")[0]) == "" for path in NOTEBOOKS)
+
+
+@each_notebook
+def test_a_notebook_is_short_and_says_what_it_needs(path):
+    cells = cells_of(path)
+    assert 15 <= len(cells) <= 30
+    assert [
+        cell.source for cell in cells if len(lines(cell)) > 12 and cell.cell_type == "code"
+    ] == []
+    first = cells[0].source
+    assert first.startswith("# ") and "?**" in first
+    assert "minutes" in first and "Needs" in first and "Works offline" in first
+    assert "What next" in cells[-2].source and "nbval-ignore-output" in tags(cells[-1])
+
+
+@each_notebook
+def test_every_output_is_compared_and_every_claim_has_an_assert(path):
+    for cell in cells_of(path, "code"):
+        picture = "image/png" in str(cell.outputs)
+        known = {"nbval-check-output", "nbval-ignore-output"} & set(tags(cell))
+        assert known or picture or not cell.outputs, cell.source
+        if "nbval-check-output" in tags(cell) and "not answered yet" not in cell.source:
+            assert "assert " in cell.source, cell.source
+
+
+@each_notebook
+def test_outputs_are_small_and_hold_no_paths_and_no_warnings(path):
+    for cell in cells_of(path, "code"):
+        assert len(shown(cell).splitlines()) <= 15, cell.source
+        assert not re.search(r"[/\\](tmp|home|Users|var|work)\b|Warning|0x[0-9a-f]{6}", shown(cell))
+        assert all(out.get("name") != "stderr" for out in cell.outputs), cell.source
+
+
+@each_notebook
+def test_links_lead_somewhere(path):
+    for cell in cells_of(path, "markdown"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", cell.source):
+            assert (path.parent / target).is_file(), target
+
+
+@each_notebook
+def test_unsolved_exercises_pass_and_say_so(path):
+    code = cells_of(path, "code")
+    at = [i for i, cell in enumerate(code) if "exercise" in tags(cell)]
+    assert at
+    for i in at:
+        assert code[i].source.endswith("answer = ...")
+        assert shown(code[i + 1]) == "not answered yet\n"
+
+
+def solved(path: Path) -> nbformat.NotebookNode:
+    """The notebook with the call of a solution in place of each `answer = ...`."""
+    notebook = nbformat.read(path, as_version=4)
+    file = path.parent / "solutions" / f"{path.stem}.py"
+    functions = {n: f for n, f in vars(load(file)).items() if n.startswith("exercise_")}
+    exercises = [cell for cell in notebook.cells if "exercise" in tags(cell)]
+    assert sorted(functions) == [f"exercise_{n}" for n in range(1, len(exercises) + 1)]
+    for cell, name in zip(exercises, sorted(functions), strict=True):
+        wanted = ", ".join(inspect.signature(functions[name]).parameters)
+        cell.source = f"import runpy\nanswer = runpy.run_path({str(file)!r})[{name!r}]({wanted})"
+    return notebook
+
+
+@each_notebook
+def test_solutions_are_right(path, tmp_path, importable):
+    copy = tmp_path / path.name
+    nbformat.write(solved(path), copy)
+    runner.run(copy)
+    code = cells_of(copy, "code")
+    checks = [code[i + 1] for i, cell in enumerate(code) if "exercise" in tags(cell)]
+    assert [shown(cell) for cell in checks] == ["right\n"] * len(checks)
+
+
+@each_notebook
+def test_a_rerun_leaves_the_same_bytes_whatever_the_hash_seed(
+    path, tmp_path, importable, monkeypatch
+):
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    runner.run(copy)
+    first = copy.read_bytes()
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    runner.run(copy)
+    assert copy.read_bytes() == first

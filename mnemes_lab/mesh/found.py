@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import polars as pl
+
+from mnemes_lab import schemas
 from mnemes_lab.errors import InputError
+from mnemes_lab.frames import Kind, give_back
 from mnemes_lab.store.keys import KeyRing
 from mnemes_lab.store.receipts import SearchReceipt, check_query, to_json, verify
 
@@ -67,7 +72,6 @@ class Found:
 
     Attributes:
         hits: `hits` frame, best first within each question.
-        trace: `trace` frame: every eligible shard of every question, asked or not, and why.
         conflicts: `item_conflicts` frame: facts kept out because shards disagree about them.
         receipts: One per question, in the order of the questions.
         complete: Whether every shard that was asked did answer.
@@ -75,11 +79,21 @@ class Found:
     """
 
     hits: Any
-    trace: Any
     conflicts: Any
     receipts: Receipts
     complete: bool
     notice: str | None = None
+    _columns: dict[str, list[Any]] = field(default_factory=dict, repr=False, compare=False)
+    _kind: Kind = field(default="polars", repr=False, compare=False)
+
+    @cached_property
+    def trace(self) -> Any:
+        """`trace` frame: every eligible shard of every question, asked or not, and why.
+
+        Made when first looked at: most callers only want the hits.
+        """
+        frame = pl.DataFrame(self._columns, schema=schemas.dtypes(schemas.Trace))
+        return give_back(frame, self._kind)
 
     @property
     def receipt(self) -> Receipt:

@@ -27,7 +27,7 @@ from mnemes_lab.mesh.agent import Agent, Device, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found, Receipt
 from mnemes_lab.mesh.loading import LOADED, load_table
-from mnemes_lab.mesh.questions import question_vectors
+from mnemes_lab.mesh.questions import QuestionVectors
 from mnemes_lab.mesh.searching import Options, Searcher
 from mnemes_lab.mesh.tables import MeshTables
 from mnemes_lab.store import changes, control, facts
@@ -75,6 +75,7 @@ class Mesh(MeshTables):
         self.cache = VectorCache(None if store.read_only else store.folder / "vectors.db")
         self.indexes = Indexes(store, encoder, self.cache, byte_budget=index_bytes)
         self.view = ShardView(store, self.indexes)
+        self.questions = QuestionVectors(encoder, self.cache, self.ring)
         self.threads = threads
         if not store.read_only and state["receipt_key_id"] is None:
             with store.pooled() as conn:
@@ -140,6 +141,7 @@ class Mesh(MeshTables):
         """Keep new indexes and close every file. Safe to call twice."""
         if not self.store.closed:
             self.indexes.close()
+            self.questions.file()
             self.cache.close()
             self.store.close()
 
@@ -336,16 +338,15 @@ class Mesh(MeshTables):
         requesters = [who or self.store.mesh_id for who in askers]
         searcher = Searcher(self.store, self.indexes, self.view, self.ring, self.threads)
         asked = list(zip(ids, texts, requesters, strict=True))
-        answer = searcher.search(
-            asked, question_vectors(self.encoder, self.cache, self.ring, texts), options, askers
-        )
+        answer = searcher.search(asked, self.questions.of(texts), options, askers)
         return Found(
             frames.give_back(answer.hits, kind),
-            frames.give_back(answer.trace, kind),
             frames.give_back(answer.conflicts, kind),
             answer.receipts,
             answer.complete,
             None if answer.complete else "a shard failed; see the trace's error column",
+            _columns=answer.trace,
+            _kind=kind,
         )
 
     def _asker_id(self, asker: Asker) -> str | None:
@@ -403,5 +404,6 @@ class Mesh(MeshTables):
         self.indexes.forget()
         self.encoder = self.indexes.encoder = chosen
         self.view = ShardView(self.store, self.indexes)
+        self.questions = QuestionVectors(chosen, self.cache, self.ring)
         self.refresh(progress=progress)
         return self

@@ -19,7 +19,7 @@ from mnemes_lab.mesh.telling import (
     conflicts_frame,
     hits_frame,
     sign_receipts,
-    trace_frame,
+    trace_columns,
 )
 from mnemes_lab.router.rankers import Scores, initial_budget, ranked, router_named
 from mnemes_lab.router.search import Batch, Request
@@ -27,7 +27,7 @@ from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import points
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.keys import KeyRing
-from mnemes_lab.store.receipts import to_json
+from mnemes_lab.store.receipts import row_v2
 from mnemes_lab.store.store import Store
 
 
@@ -73,7 +73,7 @@ class Searcher:
         self._record(done, receipts)
         return Answered(
             hits_frame(done),
-            trace_frame(done, receipts),
+            trace_columns(done, receipts),
             conflicts_frame(conflict_rows(done)),
             receipts,
             not any(visit.error for visit in batch.visits.values()),
@@ -128,23 +128,7 @@ class Searcher:
     # --- keeping -----------------------------------------------------------------------------
     def _record(self, done: Routed, receipts: Receipts) -> None:
         """Write receipts, search counts and conflicts in one transaction, before answering."""
-        rows = []
-        for receipt in receipts:
-            b = receipt.body
-            rows.append(
-                {
-                    "receipt_id": b.receipt_id,
-                    "version": b.version,
-                    "key_id": b.key_id,
-                    "requester_device_id": b.requester_device_id,
-                    "exhaustive": int(b.exhaustive),
-                    "selected": b.selected,
-                    "eligible": len(b.ranked),
-                    "results": len(b.hits),
-                    "recorded_at": b.recorded_at,
-                    "body": to_json(b),
-                }
-            )
+        rows = [row_v2(receipt.body) for receipt in receipts]
         ids, visits = done.eligible.device_ids, done.batch.visits
         visited = [(v.latency_ms, v.latency_ms, ids[at]) for at, v in sorted(visits.items())]
         conflicts = conflict_rows(done)

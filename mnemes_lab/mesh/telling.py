@@ -28,7 +28,7 @@ class Answered:
     """All that one batch produced."""
 
     hits: pl.DataFrame
-    trace: pl.DataFrame
+    trace: dict[str, list[Any]]
     conflicts: pl.DataFrame
     receipts: Receipts
     complete: bool
@@ -102,8 +102,8 @@ def hits_frame(done: Routed) -> pl.DataFrame:
     return pl.DataFrame(dict(zip(wanted, columns_of, strict=True)), schema=wanted)
 
 
-def trace_frame(done: Routed, receipts: Receipts) -> pl.DataFrame:
-    """The `trace` frame: every eligible shard of every question, asked or not."""
+def trace_columns(done: Routed, receipts: Receipts) -> dict[str, list[Any]]:
+    """Columns of the `trace` frame: every eligible shard of every question, asked or not."""
     ids = done.eligible.device_ids
     latency = [done.latency_ms(at) for at in range(len(ids))]
     generation = [done.eligible.generations[device_id] for device_id in ids]
@@ -129,7 +129,7 @@ def trace_frame(done: Routed, receipts: Receipts) -> pl.DataFrame:
         }
         for name, values in part.items():
             columns[name] += values
-    return pl.DataFrame(columns, schema=schemas.dtypes(schemas.Trace))
+    return columns
 
 
 def _reasons(options: Options, question: Question, errors: list[str | None]) -> list[str]:

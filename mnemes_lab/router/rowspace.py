@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MARGIN = 2e-6  # twice the largest error of a float32 inner product of unit vectors seen here
 Ranked = list[tuple[int, float]]
+_COMMON = 16  # a term is common when one row in so many holds it
 
 
 class Hit(NamedTuple):
@@ -103,9 +104,12 @@ class RowSpace:
             mine = [weights[t] for t in sorted(self.batch.terms[q]) if t in weights]
             if not mine or not chosen:
                 continue
-            rows = np.concatenate([rows for rows, _ in mine])
-            parts = np.concatenate([part for _, part in mine])  # in order of terms: so they add
-            score = np.asarray(np.bincount(rows, parts, minlength=total), np.float64)
+            score = np.zeros(total)
+            for rows, weight in mine:  # in order of terms: so they add
+                if rows is None:
+                    score += weight
+                else:
+                    score[rows] += weight
             if len(chosen) < len(self.shards):
                 keep = np.zeros(len(self.shards), bool)
                 keep[[self.place[s] for s in chosen]] = True
@@ -119,7 +123,16 @@ class RowSpace:
         memory = self.batch.memory
         if memory is None or self.mask is not None or len(self.shards) < memory.shards:
             return self._weights(term)
-        return memory.get(term, self._weights)
+        return memory.get(term, self._spread)
+
+    def _spread(self, term: str) -> Weights | None:
+        """Weights of a common term as one number per row: adding those is a plain sum."""
+        found, total = self._weights(term), int(self.starts[-1])
+        if found is None or found[0] is None or len(found[0]) * _COMMON < total:
+            return found
+        every = np.zeros(total)
+        every[found[0]] = found[1]
+        return None, every
 
     def _weights(self, term: str) -> Weights | None:
         """Where a term occurs over all these shards, and its BM25 weight there."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-Weights = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-"""Rows that hold a term, and its weight in each."""
+Weights = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.float64]]
+"""Rows that hold a term and its weight in each; no rows: a weight for every row."""
 
 
 class TermMemory:
@@ -44,4 +44,4 @@ class TermMemory:
 
 
 def _size(weights: Weights | None) -> int:
-    return 100 + (sum(part.nbytes for part in weights) if weights else 0)
+    return 100 + (sum(part.nbytes for part in weights if part is not None) if weights else 0)

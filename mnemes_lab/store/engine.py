@@ -214,33 +214,61 @@ def create_schema(engine: Engine, tables: MetaData, application_id: int, version
         conn.exec_driver_sql(f"PRAGMA user_version={version}")
 
 
-def migrate(
-    engine: Engine, path: Path, found: int, version: int, steps: dict[int, Migration]
-) -> Path:
-    """Bring a file from generation `found` to `version` in one transaction, after a backup.
+def bring_forward(path: Path, version: int, *, read_only: bool) -> None:
+    """Migrate a file that an older version wrote.
+
+    Raises:
+        ReadOnlyError: nothing may be written.
+        MigrationError: a step failed; the file is unchanged.
+    """
+    if read_only:
+        raise ReadOnlyError(
+            f"{path.name} was written by an older mnemes-lab.",
+            hint="open the mesh once without read_only to bring it forward",
+        )
+    engine = make_engine(path)
+    try:
+        migrate(engine, path, version, MIGRATIONS)
+    finally:
+        engine.dispose()
+
+
+def migrate(engine: Engine, path: Path, version: int, steps: dict[int, Migration]) -> Path | None:
+    """Bring an older file to generation `version` in one transaction, after a backup.
 
     Returns:
-        The backup, ``<name>.generation-<found>.bak`` beside the file.
+        The backup, ``<name>.generation-<found>.bak`` beside the file; None when another process
+        was faster.
 
     Raises:
         MigrationError: a step failed; the file is unchanged.
     """
-    backup = path.with_name(f"{path.name}.generation-{found}.bak")
-    source = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
-    target = sqlite3.connect(backup)
-    try:
-        source.backup(target, pages=-1)
-    finally:
-        target.close()
-        source.close()
-    try:
-        with engine.begin() as conn:
+    with transaction(engine, path) as conn:  # nobody else migrates or writes meanwhile
+        found = int(conn.exec_driver_sql("PRAGMA user_version").scalar_one())
+        if found >= version:
+            return None
+        backup = path.with_name(f"{path.name}.generation-{found}.bak")
+        _copy(path, backup)
+        try:
             for step in range(found, version):
                 steps[step](conn)
             conn.exec_driver_sql(f"PRAGMA user_version={version}")
-    except Exception as error:
-        raise MigrationError(
-            f"{path.name} could not be brought from generation {found} to {version}: {error}.",
-            hint=f"nothing was changed; a copy lies in {backup.name}",
-        ) from error
+        except Exception as error:
+            raise MigrationError(
+                f"{path.name} could not be brought from generation {found} to {version}: {error}.",
+                hint=f"nothing was changed; a copy lies in {backup.name}",
+            ) from error
     return backup
+
+
+def _copy(path: Path, backup: Path) -> None:
+    """A copy of a file as last committed, put in place when whole."""
+    fresh = backup.with_name(backup.name + ".new")
+    fresh.unlink(missing_ok=True)
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    with (
+        closing(sqlite3.connect(uri, uri=True)) as source,
+        closing(sqlite3.connect(fresh)) as target,
+    ):
+        source.backup(target, pages=-1)
+    os.replace(fresh, backup)

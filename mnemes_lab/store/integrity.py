@@ -20,7 +20,7 @@ from mnemes_lab.errors import MnemesError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.keys import KeyRing
-from mnemes_lab.store.receipts import from_json, verify
+from mnemes_lab.store.receipts import from_json, row_v2, verify
 from mnemes_lab.store.store import Store
 
 Finding = tuple[str, str, str, str | None]
@@ -76,8 +76,9 @@ def _receipts(store: Store, ring: KeyRing) -> Iterator[Finding]:
         try:
             body = from_json(row["body"])
             verify(body, ring)
-            if body.receipt_id != row["receipt_id"]:
-                bad.append(f"{row['receipt_id']}: holds another receipt")
+            differ = [name for name, value in row_v2(body).items() if row[name] != value]
+            if differ:
+                bad.append(f"{row['receipt_id']}: {differ} differ from the receipt")
         except MnemesError as error:
             bad.append(f"{row['receipt_id']}: {error}")
     detail = f"{len(bad)} do not verify: {bad[:3]}" if bad else None

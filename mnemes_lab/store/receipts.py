@@ -64,6 +64,7 @@ from mnemes_lab.store.receipts_v2 import (
     check_size,
     from_json,
     is_digest,
+    row_v2,
     to_json,
 )
 
@@ -80,6 +81,7 @@ __all__ = [
     "merge_digest_of_hashes",
     "preimage_v1",
     "preimage_v2",
+    "row_v2",
     "sign_v1",
     "sign_v2",
     "to_json",

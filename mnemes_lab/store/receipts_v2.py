@@ -99,6 +99,25 @@ def to_json(receipt: SearchReceipt) -> str:
     return json_bytes(dict(sorted({**_body(receipt), "mac": receipt.mac}.items()))).decode()
 
 
+def row_v2(r: SearchReceipt) -> dict[str, object]:
+    """A row of the `receipts` table: the receipt's text, and what is looked up without reading it.
+
+    The columns repeat the receipt, so they can be checked against it.
+    """
+    return {
+        "receipt_id": r.receipt_id,
+        "version": r.version,
+        "key_id": r.key_id,
+        "requester_device_id": r.requester_device_id,
+        "exhaustive": int(r.exhaustive),
+        "selected": r.selected,
+        "eligible": len(r.ranked),
+        "results": len(r.hits),
+        "recorded_at": r.recorded_at,
+        "body": to_json(r),
+    }
+
+
 def from_json(text: str | bytes) -> SearchReceipt:
     """Read a receipt from its text. Whether to trust it is for ``verify`` to say.
 

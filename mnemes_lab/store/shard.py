@@ -14,12 +14,11 @@ from sqlalchemy import Connection, RowMapping, Select, insert
 from mnemes_lab.errors import StoreError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.engine import (
-    MIGRATIONS,
+    bring_forward,
     check_identity,
     create_schema,
     empty_log,
     make_engine,
-    migrate,
     named,
     transaction,
 )
@@ -36,14 +35,14 @@ class HandleMetrics(NamedTuple):
 class Shard:
     """An open shard: one engine over one device's file."""
 
-    def __init__(self, path: Path, device_id: str, *, readonly: bool) -> None:
-        """Check what the file is, then open it lazily."""
+    def __init__(self, path: Path, device_id: str, *, readonly: bool, frozen: bool) -> None:
+        """Check what the file is, bring an older one forward unless `frozen`, open it lazily."""
         self.path, self.device_id, self.readonly = path, device_id, readonly
         with named(path):
             found = check_identity(path, t.SHARD_ID, t.GENERATION)
+        if found < t.GENERATION:
+            bring_forward(path, t.GENERATION, read_only=frozen)
         self.engine = make_engine(path, readonly=readonly)
-        if found < t.GENERATION and not readonly:
-            migrate(self.engine, path, found, t.GENERATION, MIGRATIONS)
 
     def begin(self) -> contextlib.AbstractContextManager[Connection]:
         """One transaction on the shard."""

@@ -60,11 +60,10 @@ from mnemes_lab.store import tables as t
 from mnemes_lab.store.creation import make_mesh, need_writable
 from mnemes_lab.store.engine import (
     BUSY_SECONDS,
-    MIGRATIONS,
+    bring_forward,
     check_identity,
     empty_log,
     make_engine,
-    migrate,
     named,
     transaction,
 )
@@ -137,10 +136,8 @@ class Store:
         found = check_identity(path, t.POOLED_ID, t.GENERATION)
         if not read_only:
             need_writable(folder)
-            if found < t.GENERATION:
-                engine = make_engine(path)
-                migrate(engine, path, found, t.GENERATION, MIGRATIONS)
-                engine.dispose()
+        if found < t.GENERATION:
+            bring_forward(path, t.GENERATION, read_only=read_only)
         store = cls(folder, read_only=read_only, clock=clock, handles=handles)
         if seed is not None and store.seed != seed:
             made = "without a seed" if store.seed is None else f"with seed {store.seed}"
@@ -148,8 +145,8 @@ class Store:
             raise StoreError(
                 f"This mesh was made {made}.", found=seed, hint="open it without seed, or elsewhere"
             )
-        if not read_only and store._notes():
-            with store.writing():
+        if not read_only and store._notes():  # of a dead writer, or of one that is writing now
+            with contextlib.suppress(StoreBusyError), store.writing():
                 pass  # taking the turn finishes what a dead writer left
         return store
 
@@ -348,7 +345,7 @@ class Store:
         if not path.exists():
             self._need_new(device_id)
             make_shard(path, self.mesh_id, device_id)
-        opened = Shard(path, device_id, readonly=readonly)
+        opened = Shard(path, device_id, readonly=readonly, frozen=self.read_only)
         with self._guard:
             handle = self._handles.setdefault(key, opened)
             self.total_opens += handle is opened

@@ -1,0 +1,196 @@
+"""Files of other versions: a newer one is left alone, an older one is brought forward or kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mnemes_lab.errors import MigrationError, ReadOnlyError, SchemaAheadError
+from mnemes_lab.store import engine
+from mnemes_lab.store import tables as t
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found}
+
+
+def set_version(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute(f"PRAGMA user_version = {version}")
+
+
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as conn:
+        return conn.execute("PRAGMA user_version").fetchone()[0]
+
+
+@pytest.fixture
+def folder(open_mesh, tmp_path: Path) -> Path:
+    """A closed mesh of two devices with a fact each."""
+    mesh = open_mesh()
+    mesh.load(pl.DataFrame({"device": ["a", "b"], "text": ["pump off", "pump on"]}))
+    mesh.search("pump")
+    mesh.close()
+    return tmp_path / "mesh"
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("shards/*/memory.db"))
+
+
+# --- newer -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("version", [t.GENERATION + 1, 99])
+def test_a_newer_mesh_is_refused_untouched(open_mesh, folder, read_only, version):
+    set_version(folder / "pooled.db", version)
+    before = files(folder)
+    told = rf"newer mnemes-lab.*generation {version}, this version reads up to {t.GENERATION}"
+    with pytest.raises(SchemaAheadError, match=told):
+        open_mesh(read_only=read_only)
+    assert files(folder) == before
+
+
+def test_a_newer_shard_is_refused_untouched_and_the_others_answer(open_mesh, folder):
+    path = shards(folder)[0]
+    set_version(path, t.GENERATION + 1)
+    before = files(path.parent)
+    mesh = open_mesh()
+    found = mesh.search("pump", exhaustive=True)
+    assert not found.complete
+    assert found.hits.height == 1
+    assert "newer mnemes-lab" in found.trace["error"].drop_nulls().item()
+    with pytest.raises(SchemaAheadError):
+        mesh.load(pl.DataFrame({"device": [path.parent.name], "text": ["x"]}))
+    report = mesh.check().filter(pl.col("outcome") == "broken")
+    assert report["item"].to_list() == [f"shards/{path.parent.name}"]
+    mesh.close()
+    assert files(path.parent) == before
+
+
+# --- older -----------------------------------------------------------------------------------
+def is_shard(conn) -> bool:
+    return conn.exec_driver_sql("PRAGMA application_id").scalar_one() == t.SHARD_ID
+
+
+@pytest.fixture
+def older(folder: Path) -> Path:
+    """The same mesh as an older version might have written it: two columns had other names."""
+    for path in shards(folder):
+        with closing(sqlite3.connect(path)) as conn, conn:
+            conn.execute("ALTER TABLE facts RENAME COLUMN text TO statement")
+            conn.execute("PRAGMA user_version = 0")
+    with closing(sqlite3.connect(folder / "pooled.db")) as conn, conn:
+        conn.execute("ALTER TABLE devices RENAME COLUMN label TO called")
+        conn.execute("PRAGMA user_version = 0")
+    return folder
+
+
+def rename(conn) -> None:
+    if is_shard(conn):
+        conn.exec_driver_sql("ALTER TABLE facts RENAME COLUMN statement TO text")
+    else:
+        conn.exec_driver_sql("ALTER TABLE devices RENAME COLUMN called TO label")
+
+
+@pytest.mark.parametrize("first", ["search", "facts", "load", "check"])
+def test_an_older_mesh_is_brought_forward_after_a_backup(open_mesh, older, monkeypatch, first):
+    """Whatever is done first, every file that it reads has been brought forward before."""
+    monkeypatch.setitem(engine.MIGRATIONS, 0, rename)
+    originals = {path: path.read_bytes() for path in [older / "pooled.db", *shards(older)]}
+    mesh = open_mesh()
+    if first == "search":
+        assert sorted(mesh.search("pump", exhaustive=True).texts()) == ["pump off", "pump on"]
+    elif first == "facts":
+        assert sorted(mesh.facts()["text"]) == ["pump off", "pump on"]
+    elif first == "load":
+        labels = pl.DataFrame({"device": ["a", "b"], "text": ["pump off", "valve off"]})
+        assert mesh.load(labels)["outcome"].to_list() == ["duplicate", "stored"]
+    else:
+        assert set(mesh.check()["outcome"]) <= {"ok", "pending"}
+    mesh.close()
+    for path, original in originals.items():
+        assert version_of(path) == t.GENERATION
+        backup = path.with_name(f"{path.name}.generation-0.bak")
+        assert version_of(backup) == 0
+        table = "facts" if path.name == "memory.db" else "devices"
+        for copy, name in ((backup, "statement"), (path, "text")):
+            with closing(sqlite3.connect(copy)) as conn:
+                columns = {row[1] for row in conn.execute(f"PRAGMA table_info({table})")}
+            assert name in columns or table == "devices"
+        assert original != path.read_bytes()
+    again = open_mesh()
+    assert "pump off" in set(again.facts()["text"])
+    assert {p.name for p in older.rglob("*.bak")} == {
+        "pooled.db.generation-0.bak",
+        "memory.db.generation-0.bak",
+    }
+
+
+def test_a_failing_step_leaves_the_file_as_it_was(open_mesh, older, monkeypatch):
+    def fail(conn) -> None:
+        rename(conn)
+        raise ZeroDivisionError("half way")
+
+    monkeypatch.setitem(engine.MIGRATIONS, 0, fail)
+    before = files(older)
+    with pytest.raises(MigrationError, match=r"pooled\.db.*generation 0 to 1: half way.*bak"):
+        open_mesh()
+    after = files(older)
+    assert after.pop("pooled.db.generation-0.bak")
+    assert after == before
+    monkeypatch.setitem(engine.MIGRATIONS, 0, rename)
+    assert open_mesh().facts().height == 2  # a second attempt finds what it needs
+
+
+def test_a_failing_step_of_a_shard_names_the_shard(open_mesh, older, monkeypatch):
+    def fail(conn) -> None:
+        rename(conn)
+        if is_shard(conn):
+            raise ZeroDivisionError("half way")
+
+    monkeypatch.setitem(engine.MIGRATIONS, 0, fail)
+    path = shards(older)[0]
+    before = path.read_bytes()
+    mesh = open_mesh()
+    with pytest.raises(MigrationError, match=r"memory\.db"):
+        mesh.facts()
+    found = mesh.search("pump", exhaustive=True)
+    assert found.trace["error"].str.contains("MigrationError").all()
+    mesh.close()
+    assert path.read_bytes() == before
+
+
+def test_without_a_step_nothing_is_changed(open_mesh, older):
+    before = files(older)
+    with pytest.raises(MigrationError, match="generation 0 to 1"):
+        open_mesh()
+    after = files(older)
+    after.pop("pooled.db.generation-0.bak", None)
+    assert after == before
+
+
+def test_an_older_mesh_is_not_brought_forward_by_a_reader(open_mesh, older, monkeypatch):
+    monkeypatch.setitem(engine.MIGRATIONS, 0, rename)
+    before = files(older)
+    with pytest.raises(ReadOnlyError, match="older mnemes-lab.*Hint: open the mesh once without"):
+        open_mesh(seed=None, encoder=None, read_only=True)
+    assert files(older) == before
+
+
+def test_a_second_process_finds_the_file_brought_forward(older, monkeypatch):
+    """Both saw the old version; the second one looks again once it has the lock."""
+    path = shards(older)[0]
+    calls = []
+    steps = {0: lambda conn: (calls.append(1), rename(conn))[1]}
+    backup = path.with_name("memory.db.generation-0.bak")
+    for expected in (backup, None):
+        made = engine.make_engine(path)
+        assert engine.migrate(made, path, 1, steps) == expected
+        made.dispose()
+    assert calls == [1]
+    assert version_of(backup) == 0
