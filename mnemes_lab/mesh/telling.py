@@ -71,7 +71,7 @@ class Routed:
 
     def failed(self, question: Question) -> bool:
         """Whether a shard that this question was put to did not answer."""
-        return any(self.batch.visits[at].error for at in question.shards)
+        return any(self.batch.visits[at].error is not None for at in question.shards)
 
     def certificate(self, question: Question) -> str:
         """`exact` when every eligible shard was searched exactly and answered."""

@@ -136,7 +136,8 @@ class Batch:
                 visit.scores.update(zip(asked, found, strict=True))
             visit.asked.update(questions)
         except (MnemesError, OSError, ValueError) as error:
-            visit.columns, visit.error = None, f"{type(error).__name__}: {error}"
+            told = f"{type(error).__name__}: {error}"
+            visit.columns, visit.error = None, told.encode("utf-8", "replace").decode()
         visit.latency_ms = elapsed()
 
     # --- merging -----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from mnemes_lab.store.facts import (
     owners,
 )
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
+from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
 
 
@@ -96,7 +97,7 @@ def _change(
             if closed_as == "superseded":
                 fresh |= {"fact_id": _new_id(store, row.get("fact_id")), "version": 1}
         with handle.begin() as conn:
-            state = conn.execute(select(t.shard_state)).mappings().one()
+            state = state_of(conn, device_id)
         generation = state["generation"] + 1
         now = store.now()
         new_id = fresh["fact_id"] if fresh else None

@@ -128,7 +128,7 @@ class ShardIndex:
         """The index with new rows at the end and closing times (row_key, closed_at) brought up."""
         columns = self.columns.plus(Columns.of(rows)) if rows else self.columns
         closed_at = np.full(len(columns), OPEN_END, np.int64)
-        if closed:
+        if closed and len(columns):
             keys, times = (np.array(part, np.int64) for part in zip(*closed, strict=True))
             at = np.searchsorted(columns.row_key, keys)
             within = (at < len(columns)) & (
@@ -279,10 +279,13 @@ class ShardIndex:
         }
         body = _pack({**self.stamp, "format": FORMAT}, parts)
         fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        with fresh.open("wb") as file:
-            file.write(_MAGIC + zlib.crc32(body).to_bytes(4, "big"))
-            file.write(body)
-        os.replace(fresh, path)
+        try:
+            with fresh.open("wb") as file:
+                file.write(_MAGIC + zlib.crc32(body).to_bytes(4, "big"))
+                file.write(body)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)  # there only after a failure
         self.saved_rows = len(self)
 
     @classmethod

@@ -16,6 +16,7 @@ from sqlalchemy import RowMapping, select
 from mnemes_lab.errors import CorruptStoreError, EncoderMismatchError, StoreError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.index import Floats32, ShardIndex
+from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
 from mnemes_lab.text.encode import Encoder
@@ -117,7 +118,7 @@ class Indexes:
             base = None
         handle = self.store.shard(device_id, readonly=True)
         with handle.begin() as conn:
-            self._check_state(conn.execute(select(t.shard_state)).mappings().one(), stamp)
+            self._check_state(state_of(conn, device_id), stamp)
             last = int(base.columns.row_key[-1]) if base is not None and len(base) else 0
             if base is not None and last:
                 query = select(t.facts.c.fact_id).where(t.facts.c.row_key == last)

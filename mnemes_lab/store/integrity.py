@@ -21,6 +21,7 @@ from mnemes_lab.store import tables as t
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.keys import KeyRing
 from mnemes_lab.store.receipts import from_json, row_v2, verify
+from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
 
 Finding = tuple[str, str, str, str | None]
@@ -90,7 +91,7 @@ def _shard(store: Store, row: Any) -> Iterator[Finding]:
     handle = store.shard(device_id, readonly=True)
     with handle.begin() as conn:
         yield from _sqlite(lambda sql: list(conn.exec_driver_sql(sql).all()), name)
-        state = conn.execute(select(t.shard_state)).mappings().one()
+        state = state_of(conn, device_id)
         count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
         told = (state["mesh_id"], state["device_id"], state["generation"], state["facts"])
         wanted = (store.mesh_id, device_id, row["generation"], row["facts"])

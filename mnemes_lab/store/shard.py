@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, RowMapping, Select, insert
+from sqlalchemy import Connection, RowMapping, Select, insert, select
 
-from mnemes_lab.errors import StoreError
+from mnemes_lab.errors import CorruptStoreError, StoreError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.engine import (
     bring_forward,
@@ -64,6 +64,21 @@ class Shard:
         if settle and self.readonly:
             with contextlib.suppress(StoreError):
                 empty_log(self.path)
+
+
+def state_of(conn: Connection, device_id: str) -> RowMapping:
+    """A shard's one row of state.
+
+    Raises:
+        CorruptStoreError: it is gone.
+    """
+    found = conn.execute(select(t.shard_state)).mappings().first()
+    if found is None:
+        raise CorruptStoreError(
+            f"The shard of device {device_id} has lost its state.",
+            hint="restore shards/<device_id>/memory.db from a backup",
+        )
+    return found
 
 
 def make_shard(path: Path, mesh_id: str, device_id: str) -> None:

@@ -67,7 +67,7 @@ from mnemes_lab.store.engine import (
     named,
     transaction,
 )
-from mnemes_lab.store.shard import HandleMetrics, Shard, make_shard
+from mnemes_lab.store.shard import HandleMetrics, Shard, make_shard, state_of
 
 
 class Store:
@@ -304,7 +304,7 @@ class Store:
                     count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
                     conn.execute(update(t.shard_state).values(generation=base, facts=count))
                 conn.execute(update(t.shard_state).values(encoder=self.state()["encoder"]))
-                now = conn.execute(select(t.shard_state)).mappings().one()
+                now = state_of(conn, device_id)
                 kept = conn.execute(
                     select(t.facts.c.fact_id, t.facts.c.generation)
                     .where(t.facts.c.generation > base, t.facts.c.version == 1)

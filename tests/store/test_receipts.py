@@ -222,6 +222,8 @@ def test_v1_row_has_the_columns_of_its_table_and_comes_back() -> None:
         f'[{{"device_id":"{D1}","score":3}},{{"device_id":"{D2}","score":2}}]'
     )
     assert from_row_v1(row) == SIGNED_V1
+    other = replace(SIGNED_V1, exhaustive=True, fallback_reason=None, outcomes=(), ranked_shards=())
+    assert from_row_v1(to_row_v1(other)) == other
 
 
 @pytest.mark.parametrize(
@@ -667,6 +669,11 @@ def test_v2_whole_scores_are_the_same_as_their_doubles() -> None:
     again = from_json(to_json(whole))
     assert again == whole
     assert [type(score) for _, score in again.ranked] == [float] * 3
+
+
+def test_v2_errors_show_what_was_found() -> None:
+    with pytest.raises(ReceiptError, match=r"selected is not a number of ranked shards. Found 4\."):
+        sign_v2(replace(PLAIN, selected=4), RING, query="q")
 
 
 def test_v2_needs_a_question() -> None:
