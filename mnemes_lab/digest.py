@@ -52,7 +52,9 @@ def compact_json(value: Any) -> bytes:
         >>> compact_json({"b": 1, "a": None})
         b'{"b":1,"a":null}'
     """
-    return json.dumps(value, separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(
+        value, separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def preimage(domain: str, *fields: bytes | str) -> bytes:

@@ -257,7 +257,8 @@ def _each(
         try:
             out.append(read(value))
         except (ValueError, TypeError) as error:
-            bad.setdefault(row, f"{name}: {error}")
+            told = str(error)
+            bad.setdefault(row, told if told.startswith(name) else f"{name}: {told}")
             out.append(None)
     return out
 

@@ -1,7 +1,7 @@
 """Run notebooks in place so that a second run leaves the same bytes.
 
 Use:
-    python notebooks/run.py                 every notebook beside this file, solutions included
+    python notebooks/run.py                 every notebook beside this file
     python notebooks/run.py A.ipynb B.ipynb these
 """
 
@@ -55,7 +55,7 @@ def run(path: Path, *, timeout: int = 120) -> None:
 def main(arguments: list[str]) -> int:
     """Run the notebooks named, or all of them; say the size of each."""
     os.environ.update(ENVIRONMENT)
-    paths = [Path(a).resolve() for a in arguments] or sorted(HERE.rglob("[!.]*.ipynb"))
+    paths = [Path(a).resolve() for a in arguments] or sorted(HERE.glob("*.ipynb"))
     for path in paths:
         run(path)
         print(f"{path.stat().st_size / 1000:6.0f} kB  {path.name}")

@@ -234,7 +234,9 @@ def solved(path: Path) -> nbformat.NotebookNode:
 
 
 @each_notebook
-def test_solutions_are_right_and_the_hash_seed_moves_nothing(path, tmp_path, importable, monkeypatch):
+def test_solutions_are_right_and_the_hash_seed_moves_nothing(
+    path, tmp_path, importable, monkeypatch
+):
     monkeypatch.setenv("PYTHONHASHSEED", "1")
     copy = tmp_path / path.name
     nbformat.write(solved(path), copy)

@@ -42,8 +42,9 @@ def run(
     """Measure exhaustive and budgeted search over ``devices x facts_per_device`` facts.
 
     Returns:
-        `exhaustive_one_ms`, `exhaustive_batch_ms`, `budget_ms` (ratios: mesh over monolith, median
-        of questions or batches asked in turn) and `peak_rss_mb` of the mesh searched exhaustively.
+        `exhaustive_one_ms`, `exhaustive_batch_ms`, `budget_ms`, `budget_batch_ms` (ratios: mesh
+        over monolith, median of questions or batches asked in turn) and `peak_rss_mb` of the mesh
+        searched exhaustively.
 
     Raises:
         MissingExtraError: bm25s is not installed.
@@ -87,6 +88,7 @@ def run(
             ("exhaustive_one_ms", [[q] for q in single], {"exhaustive": True}),
             ("exhaustive_batch_ms", batches, {"exhaustive": True}),
             ("budget_ms", [[q] for q in budgeted], {"budget": budget}),
+            ("budget_batch_ms", batches[::-1], {"budget": budget}),
         ):
             mine, theirs = in_turn(work, partial(ours, **how), monolith.search)
             ratio = median([a / b for a, b in zip(mine, theirs, strict=True)])

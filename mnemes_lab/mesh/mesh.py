@@ -368,7 +368,15 @@ class Mesh(MeshTables):
             raise ReceiptNotFoundError(
                 "No such receipt.", found=receipt_id, hint="mesh.receipts() lists them"
             )
-        body = from_json(rows[0]["body"])
+        return self.verify_receipt(rows[0]["body"])
+
+    def verify_receipt(self, text: str) -> Receipt:
+        """Read a receipt from its text, as `Receipt.to_json` gives it, and verify it.
+
+        Raises:
+            ReceiptError: it is not the text of a receipt of this mesh, or was changed.
+        """
+        body = from_json(text)
         verify(body, self.ring)
         return Receipt(body, self.ring)
 

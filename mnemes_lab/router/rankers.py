@@ -100,7 +100,8 @@ def rank_shards(
 
     Args:
         queries: `queries` frame. Reads query_id, text, device_id (who asks).
-        summaries: `summaries` frame. Reads device_id, terms.
+        summaries: `summaries` frame. Reads device_id, terms and, where it has several routers'
+            rows, router.
         router: `overlap` or `overlap:ascii` (which tokenises the query by the source's rule).
         budget: Most shards per query, a hard cap; None ranks all.
 
@@ -125,7 +126,8 @@ def rank_shards(
     chosen = router_named(router)
     kind = kind_of(queries)
     asked = read(queries, schemas.Queries, optional=("device_id",))
-    known = _terms_of(summaries)
+    kind_of(summaries)
+    known = _terms_of(summaries, router)
     device_ids = sorted(known)
     table = OverlapTable(device_ids, [frozenset(known[d]) for d in device_ids])
     scores = table.score(
@@ -149,14 +151,15 @@ def rank_shards(
     return give_back(out, kind)
 
 
-def _terms_of(summaries: Any) -> dict[str, list[str]]:
-    """Terms per device from a frame; a plain column of lists in either kind of frame."""
-    if kind_of(summaries) == "pandas":
-        columns = {c: summaries[c].tolist() for c in ("device_id", "terms") if c in summaries}
-        summaries = pl.DataFrame(
-            {k: [list(x) if k == "terms" else x for x in v] for k, v in columns.items()}
-        )
-    missing = sorted({"device_id", "terms"} - set(summaries.columns))
+def _terms_of(summaries: Any, router: str) -> dict[str, list[str]]:
+    """Terms per device, of this router's rows where the frame has rows for several."""
+    columns = {c: list(summaries[c]) for c in _READ if c in summaries.columns}
+    missing = sorted({"device_id", "terms"} - set(columns))
     if missing:
         raise InputError(f"The summaries frame lacks {missing}.", hint="mesh.summaries() makes one")
-    return dict(zip(summaries["device_id"].to_list(), summaries["terms"].to_list(), strict=True))
+    routers = columns.get("router", [router] * len(columns["device_id"]))
+    rows = zip(columns["device_id"], columns["terms"], routers, strict=True)
+    return {device_id: list(terms) for device_id, terms, whose in rows if whose == router}
+
+
+_READ = ("device_id", "terms", "router")

@@ -87,20 +87,20 @@ class TermSummary:
 
 
 def summaries_frame(summaries: Iterable[TermSummary]) -> pl.DataFrame:
-    """The `summaries` frame: what each shard reveals, and how large that is."""
-    rows = [
-        {
-            "device_id": s.device_id,
-            "router": "overlap",
-            "generation": s.generation,
-            "terms": sorted(s.unicode_terms()),
-            "bytes": len(s.payload),
-            "text_leaves": True,
-            "sha256": sha256_hex(s.payload),
-        }
-        for s in sorted(summaries, key=lambda s: s.device_id)
-    ]
-    return pl.DataFrame(rows, schema=schemas.dtypes(schemas.Summaries))
+    """The `summaries` frame: what each shard reveals to each router, and how large that is.
+
+    The bytes of `overlap` include the document frequencies that BM25 shares.
+    """
+    rows = []
+    for s in sorted(summaries, key=lambda s: s.device_id):
+        plain = sorted(s.plain_terms())
+        for router, terms, kept in (
+            ("overlap", sorted(s.unicode_terms()), s.payload),
+            ("overlap:ascii", plain, zlib.compress(compact_json(plain), 1)),
+        ):
+            told = (len(kept), True, sha256_hex(kept))
+            rows.append((s.device_id, router, s.generation, terms, *told))
+    return pl.DataFrame(rows, schema=schemas.dtypes(schemas.Summaries), orient="row")
 
 
 class Statistics:

@@ -105,7 +105,7 @@ def _change(
         store.announce({device_id: state["generation"]}, reserved, "keep")
         try:
             with handle.begin() as conn:
-                _close(conn, old, now, closed_as, reason, new_id)
+                _close(conn, old, now, generation, closed_as, reason, new_id)
                 if fresh is not None:
                     keep_key = closed_as == "superseded" or old["dedupe_key"] is not None
                     _append(conn, fresh, now, generation, with_key=keep_key and not _brought(row))
@@ -146,6 +146,7 @@ def _close(
     conn: Connection,
     old: Mapping[str, Any],
     now: int,
+    generation: int,
     closed_as: str,
     reason: str | None,
     new_id: str | None,
@@ -155,6 +156,7 @@ def _close(
         .where(t.facts.c.row_key == old["row_key"])
         .values(
             closed_at=now,
+            closed_generation=generation,
             closed_as=closed_as,
             close_reason=reason,
             superseded_by=new_id if closed_as == "superseded" else None,

@@ -65,7 +65,7 @@ MIGRATIONS: dict[int, Migration] = {}  # generation -> step to the next one, for
 def make_engine(path: Path, *, readonly: bool = False) -> Engine:
     """An engine over one SQLite file; nothing is opened until the first connection."""
     uri = f"file:{quote(str(path.absolute()))}?mode={'ro' if readonly else 'rwc'}"
-    if readonly and not os.access(path.parent, os.W_OK) and not _wal(path).exists():
+    if readonly and not os.access(path.parent, os.W_OK) and not _has_log(path):
         uri += "&immutable=1"  # nobody can write here, and WAL needs a folder it may write to
 
     def creator() -> sqlite3.Connection:
@@ -97,6 +97,12 @@ def make_engine(path: Path, *, readonly: bool = False) -> Engine:
 
 def _wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
+
+
+def _has_log(path: Path) -> bool:
+    """Whether a file has a write-ahead log with something in it, or is open somewhere."""
+    log, shared = _wal(path), path.with_name(path.name + "-shm")
+    return shared.exists() or (log.exists() and log.stat().st_size > 0)
 
 
 def empty_log(path: Path) -> None:

@@ -320,13 +320,28 @@ def owner(store: Store, fact_id: str) -> str:
     """
     found = owners(store, [fact_id])
     if not found:
-        raise FactNotFoundError(
-            "No such fact.", found=fact_id, hint="mesh.facts() lists the facts and their ids"
-        )
+        raise _no_such(fact_id)
     return found[fact_id]
 
 
+def _no_such(fact_id: str) -> FactNotFoundError:
+    return FactNotFoundError(
+        "No such fact.", found=fact_id, hint="mesh.facts() lists the facts and their ids"
+    )
+
+
 def history_rows(store: Store, fact_id: str) -> Sequence[RowMapping]:
-    """All versions of one fact, oldest first."""
-    query = select(t.facts).where(t.facts.c.fact_id == fact_id).order_by(t.facts.c.version)
-    return store.shard(owner(store, fact_id), readonly=True).rows(query)
+    """All published versions of one fact, oldest first.
+
+    Raises:
+        FactNotFoundError
+    """
+    device_id = owner(store, fact_id)
+    query = select(t.catalogue.c.generation).where(t.catalogue.c.device_id == device_id)
+    held = t.facts_at(store.rows(query)[0]["generation"])
+    found = store.shard(device_id, readonly=True).rows(
+        select(held).where(held.c.fact_id == fact_id).order_by(held.c.version)
+    )
+    if not found:  # its id is reserved by a write that is not published yet
+        raise _no_such(fact_id)
+    return found

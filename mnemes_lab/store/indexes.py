@@ -21,21 +21,18 @@ from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
 from mnemes_lab.text.encode import Encoder
 
-_ROW = [
-    t.facts.c[name]
-    for name in (
-        "row_key",
-        "fact_id",
-        "text",
-        "namespace",
-        "content_digest",
-        "recorded_at",
-        "closed_at",
-        "valid_from",
-        "valid_to",
-        "expires_at",
-    )
-]
+_ROW = (
+    "row_key",
+    "fact_id",
+    "text",
+    "namespace",
+    "content_digest",
+    "recorded_at",
+    "closed_at",
+    "valid_from",
+    "valid_to",
+    "expires_at",
+)
 _SAVE_SHARE = 20  # save again once a twentieth of the rows is new
 
 
@@ -124,19 +121,11 @@ class Indexes:
                 query = select(t.facts.c.fact_id).where(t.facts.c.row_key == last)
                 if conn.execute(query).scalar_one_or_none() != base.columns.fact_id[-1]:
                     base, last = None, 0
-            rows = (
-                conn.execute(
-                    select(*_ROW)
-                    .where(t.facts.c.row_key > last, t.facts.c.generation <= generation)
-                    .order_by(t.facts.c.row_key)
-                )
-                .mappings()
-                .all()
-            )
+            known = t.facts_at(generation)
+            fresh = select(*(known.c[name] for name in _ROW)).where(known.c.row_key > last)
+            rows = conn.execute(fresh.order_by(known.c.row_key)).mappings().all()
             closed = conn.execute(
-                select(t.facts.c.row_key, t.facts.c.closed_at).where(
-                    t.facts.c.closed_at.is_not(None)
-                )
+                select(known.c.row_key, known.c.closed_at).where(known.c.closed_at.is_not(None))
             ).all()
         vectors = self._vectors(rows)
         if base is None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import polars as pl
 from sqlalchemy import ColumnElement, RowMapping, Select, or_, select
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from mnemes_lab import schemas
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.facts import history_rows, owner
+from mnemes_lab.store.shard import Shard
 from mnemes_lab.store.store import Store
 
 _RAW = {
@@ -41,8 +43,9 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
         owner_id, generation = row["device_id"], row["generation"]
         if generation == 1 and not store.shard_path(owner_id).exists():
             continue
+        seen = t.facts_at(generation)
         held = store.shard(owner_id, readonly=True).rows(
-            select(t.facts).where(*_seen(generation, recorded, valid, as_of is not None))
+            select(seen).where(*_rules(seen.c, recorded, valid, as_of is not None))
         )
         parts += [_line(fact, owner_id, recorded) for fact in held]
     frame = pl.DataFrame(parts, schema=_RAW, orient="row").cast(
@@ -51,14 +54,13 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
     return frame.sort("fact_id")
 
 
-def _seen(
-    generation: int, recorded: int, valid: int | None, strict: bool
+def _rules(
+    c: ReadOnlyColumnCollection[str, Any], recorded: int, valid: int | None, strict: bool
 ) -> Sequence[ColumnElement[bool]]:
-    c = t.facts.c
     open_then = or_(c.closed_at.is_(None), c.closed_at > recorded)
     if not strict:
-        return [c.generation <= generation, or_(open_then, c.closed_as != "updated")]
-    rules = [c.generation <= generation, c.recorded_at <= recorded, open_then]
+        return [or_(open_then, c.closed_as != "updated")]
+    rules = [c.recorded_at <= recorded, open_then]
     rules.append(or_(c.expires_at.is_(None), c.expires_at > recorded))
     if valid is not None:
         rules.append(or_(c.valid_from.is_(None), c.valid_from <= valid))
@@ -92,7 +94,7 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
     """
     chain = [fact_id]
     handle = store.shard(owner(store, fact_id), readonly=True)
-    while before := _predecessors(handle, chain[0]):
+    while before := _predecessor(handle, chain[0]):
         chain.insert(0, before)
     while after := history_rows(store, chain[-1])[-1]["superseded_by"]:
         chain.append(after)
@@ -116,7 +118,7 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=raw, orient="row").cast(pl.Schema(wanted))
 
 
-def _predecessors(handle: Any, fact_id: str) -> str | None:
+def _predecessor(handle: Shard, fact_id: str) -> str | None:
     query = select(t.facts.c.fact_id).where(t.facts.c.superseded_by == fact_id)
     found = handle.rows(query.order_by(t.facts.c.fact_id))
     return str(found[0]["fact_id"]) if found else None

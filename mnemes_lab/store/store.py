@@ -310,6 +310,8 @@ class Store:
                     .where(t.facts.c.generation > base, t.facts.c.version == 1)
                     .order_by(t.facts.c.fact_id)
                 ).all()
+            for unfinished in handle.path.parent.glob("memory.db.*.new*"):
+                unfinished.unlink(missing_ok=True)  # of a writer that died making the file
             with self.pooled() as conn:
                 conn.execute(
                     delete(t.fact_index).where(

@@ -18,9 +18,12 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Subquery,
     Table,
     Text,
     UniqueConstraint,
+    case,
+    select,
 )
 from sqlalchemy.types import REAL
 
@@ -198,6 +201,7 @@ facts = _table(
     _col("closed_as", Text, null=True),
     _col("close_reason", Text, null=True),
     _col("superseded_by", Text, null=True),
+    _col("closed_generation", INT, null=True),  # of the write that closed it
     _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
     _col("generation", INT),
     UniqueConstraint("fact_id", "version"),
@@ -212,4 +216,19 @@ Index(
     sqlite_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
     postgresql_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
 )
+_CLOSING = ("closed_at", "closed_as", "close_reason", "superseded_by")
+
+
+def facts_at(generation: int) -> Subquery:
+    """The facts of a shard as the catalogue knows them at a generation.
+
+    Neither the rows nor the closings of a later write show, as it may not be published yet.
+    """
+    later = facts.c.closed_generation > generation
+    columns = [
+        case((later, None), else_=c).label(c.name) if c.name in _CLOSING else c for c in facts.c
+    ]
+    return select(*columns).where(facts.c.generation <= generation).subquery("published")
+
+
 FACT_COLUMNS = [c.name for c in facts.columns if c.name != "row_key"]

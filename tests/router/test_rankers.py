@@ -240,3 +240,16 @@ def test_a_namespace_is_a_routing_term(open_mesh):
     assert found.texts() == ["one"]
     ascii_trace = mesh.search("rust", budget=1, router="overlap:ascii").trace
     assert ascii_trace.filter("selected")["score"].to_list() == [2.0]
+
+
+@pytest.mark.parametrize("router", ["overlap", "overlap:ascii"])
+@pytest.mark.parametrize("text", ["Zoe", "Zoë"])
+def test_a_summary_serves_the_router_it_was_made_for(open_mesh, router, text):
+    """The same words reach each router in its own tokens, in a frame as in a search."""
+    mesh = open_mesh()
+    mesh.load(pl.DataFrame({"device": ["a", "b"], "text": ["Zoë Lunt called", "KX-77 fell"]}))
+    query = pl.DataFrame({"query_id": ["q0"], "text": [text]})
+    ranking = rank_shards(query, mesh.summaries(), router=router)
+    trace = mesh.search(text, router=router).trace
+    same = ["device_id", "score"]
+    assert ranking.select(same).rows() == trace.sort("step").select(same).rows()
