@@ -1,6 +1,7 @@
 """Several processes, one mesh: everyone's acknowledged writes are there, and nobody is refused.
 
-The processes are forks of one that has only imported things, so that importing is paid for once.
+The processes are forks of one that has only imported things, so that importing is paid for once
+and no thread is running yet when they part.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def write(number, folder):
             if i % 3 == 0:
                 told.append((agent.remember(text), text))
             else:
-                rows = [{"device": d, "text": f"{text} for {d}"} for d in ("shared", f"own {number}")]
+                devices = ("shared", f"own {number}")
+                rows = [{"device": d, "text": f"{text} for {d}"} for d in devices]
                 answers = mesh.load_records(rows, encode=i % 2 == 0)
                 assert answers["outcome"].to_list() == ["stored", "stored"]
                 told += zip(answers["fact_id"], (row["text"] for row in rows))
@@ -110,9 +112,12 @@ def read(folder):
         assert long.execute("SELECT count(*) FROM fact_index").fetchone()[0] == before
     return looks
 
+def start(folder):
+    with Mesh.open(folder, encoder=Lengths()) as mesh:
+        mesh.load_records([{"device": "shared", "text": "note at the start"}])
+
 folder, link = sys.argv[1:]
-with Mesh.open(folder, encoder=Lengths()) as mesh:
-    mesh.load_records([{"device": "shared", "text": "note at the start"}])
+os.waitpid(fork(start, folder)[0], 0)
 reader = fork(read, folder)
 writers = [fork(write, n, link if n % 2 else folder) for n in range(4)]
 for child, _ in writers:
@@ -188,7 +193,8 @@ def look(folder, read_only):
     os.setgid(65534)
     os.setuid(65534)
     try:
-        with Mesh.open(folder, encoder=None if read_only else Lengths(), read_only=read_only) as mesh:
+        encoder = None if read_only else Lengths()
+        with Mesh.open(folder, encoder=encoder, read_only=read_only) as mesh:
             report = mesh.check()
             return {
                 "texts": sorted(mesh.facts()["text"]),
@@ -199,7 +205,8 @@ def look(folder, read_only):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
-collect([fork(look, folder, way == "ro") for folder in sys.argv[2:] for way in sys.argv[1].split(",")])
+ways = sys.argv[1].split(",")
+collect([fork(look, folder, way == "ro") for folder in sys.argv[2:] for way in ways])
 """
 
 
