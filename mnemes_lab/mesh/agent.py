@@ -133,8 +133,12 @@ def find_or_register(
     except control.DeviceNotFoundError:
         if control.looks_like_id(label):
             raise
-        device_id, _ = control.register_device(store, label, **(details or {}))
-        return device_id, label
+        with store.writing():  # looked up again: another process may have been faster
+            try:
+                found = control.find_device(store, label)
+            except control.DeviceNotFoundError:
+                device_id, _ = control.register_device(store, label, **(details or {}))
+                return device_id, label
     wanted = {k: v for k, v in (details or {}).items() if v}
     for key, value in wanted.items():
         if found[key] not in ("", value):

@@ -186,14 +186,14 @@ class Mesh(MeshTables):
             t.actors.c.name == name,
         )
         found = self.store.rows(query)
-        actor_id = (
-            found[0]["actor_id"]
-            if found
-            else control.register_actor(
-                self.store, on.device_id, "agent", name=name, provider_model=provider_model
-            )
-        )
-        return Agent(self, name, actor_id, on)
+        if not found:
+            with self.store.writing():  # looked up again: another process may have been faster
+                if not self.store.rows(query):
+                    control.register_actor(
+                        self.store, on.device_id, "agent", name=name, provider_model=provider_model
+                    )
+            found = self.store.rows(query)
+        return Agent(self, name, found[0]["actor_id"], on)
 
     def bootstrap(self, label: str, **details: str) -> control.Bootstrap:
         """Make the first device and its operator on an empty registry; shows the credential."""

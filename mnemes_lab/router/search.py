@@ -142,10 +142,16 @@ class Batch:
 
     # --- merging -----------------------------------------------------------------------------
     def _merge(self, selected: dict[int, list[int]]) -> dict[int, list[Hit]]:
-        shards = sorted(s for s, v in self.visits.items() if v.columns is not None)
-        space = RowSpace(self, shards)
-        plan = {q: [s for s in wanted if s in space.place] for q, wanted in selected.items()}
-        lists = space.lists(plan)
-        while clashes := space.clashes(lists):
-            lists |= space.lists({q: plan[q] for q in clashes})
-        return {q: space.hits(*lists[q]) for q in selected}
+        """Questions that were put to the same shards are merged in one row space."""
+        answered = {shard for shard, visit in self.visits.items() if visit.columns is not None}
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for q, wanted in selected.items():
+            groups.setdefault(tuple(sorted(answered.intersection(wanted))), []).append(q)
+        out: dict[int, list[Hit]] = {}
+        for shards, questions in groups.items():
+            space = RowSpace(self, list(shards))
+            lists = space.lists(questions)
+            while clashes := space.clashes(lists):
+                lists |= space.lists(clashes)
+            out |= {q: space.hits(*lists[q]) for q in questions}
+        return {q: out[q] for q in selected}

@@ -167,7 +167,7 @@ def file_identity(path: Path) -> tuple[int, int]:
     Raises:
         NotAMeshError: not an SQLite file.
     """
-    if _wal(path).exists():
+    if _has_log(path):
         with named(path):
             conn = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
             try:

@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from mnemes_lab import Mesh, merge_hits
 from mnemes_lab.errors import BudgetError, SchemaError
 from mnemes_lab.router.merge import RRF, checked_k, fuse, in_order, pool_size
+from mnemes_lab.router.rowspace import nth_best
 
 COLUMNS = {
     "query_id": pl.String,
@@ -284,3 +286,11 @@ def test_a_shard_of_another_device_is_not_taken_for_its_own(open_mesh, tmp_path)
     assert not found.complete
     error = found.trace.filter(pl.col("device_id") == high)["error"].item()
     assert "another mesh or device" in error
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, float("-inf")]), min_size=65, max_size=900),
+    st.integers(1, 64),
+)
+def test_the_nth_best_is_that_of_a_sort(scores, n):
+    assert nth_best(np.array(scores), n) == sorted(scores)[-n]

@@ -146,8 +146,7 @@ def test_four_writers_and_a_long_reader_share_a_mesh(tmp_path):
         assert mesh.devices()["label"].n_unique() == mesh.devices().height == 9
         assert mesh.check().filter(pl.col("outcome") == "broken").is_empty()
         assert mesh.search("note 7", exhaustive=True, k=200).hits.height == 81
-        recorded = mesh.facts()["recorded_at"]
-        assert recorded.max() < mesh.search("x").receipt.body.recorded_at or recorded.len()
+        assert mesh.devices().filter(pl.col("label") == "shared").height == 1
         for path in folder.glob("shards/*/memory.db"):
             with closing(sqlite3.connect(path)) as conn:
                 rows = conn.execute("SELECT recorded_at, generation FROM facts ORDER BY row_key")
@@ -286,6 +285,7 @@ def test_an_empty_log_in_such_a_folder_is_no_obstacle(shelf):
         path.with_name(path.name + "-wal").touch()
     lock_up(folder)
     (read,) = run(AS_NOBODY, "ro", folder)
+    assert isinstance(read, dict), read
     assert read["texts"] == TEXTS
 
 
