@@ -101,6 +101,7 @@ class ShardIndex:
         self.ann, self.ann_rows = ann, ann_rows
         self.generation = int(stamp["generation"])
         self.with_vector = int(ann.ntotal)
+        self.is_graph = hasattr(ann, "hnsw")  # asked of every shard in every search
         self.row_of_ann = None if len(ann_rows) == len(columns) else ann_rows
         self._namespaces = {n: i for i, n in enumerate(sorted(set(columns.namespace)))}
         self._codes = np.array([self._namespaces[n] for n in columns.namespace], np.int32)
@@ -153,7 +154,7 @@ class ShardIndex:
         """A copy of the vector index with more vectors; searches may still hold this one."""
         import faiss
 
-        if total >= HNSW_ROWS and not _is_hnsw(self.ann):  # now the graph pays
+        if total >= HNSW_ROWS and not self.is_graph:  # now the graph pays
             everything = np.zeros((total, self.ann.d), np.float32)
             everything[self.ann_rows] = self.matrix
             everything[len(self) :] = vectors
@@ -211,7 +212,7 @@ class ShardIndex:
         """The stored vectors, without copying; row i belongs to fact row `ann_rows[i]`."""
         import faiss
 
-        flat: Any = faiss.downcast_index(self.ann.storage) if _is_hnsw(self.ann) else self.ann
+        flat: Any = faiss.downcast_index(self.ann.storage) if self.is_graph else self.ann
         n, d = flat.ntotal, flat.d
         if not n:
             return np.zeros((0, d), np.float32)
@@ -233,7 +234,7 @@ class ShardIndex:
         Returns:
             float32, queries by rows.
         """
-        if _is_hnsw(self.ann) and not exact:
+        if self.is_graph and not exact:
             return self._walk(queries, depth, mask)
         found = queries @ self.matrix.T
         if self.row_of_ann is not None:
@@ -350,10 +351,6 @@ def _unpack(raw: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 
 def _blob(text: str) -> npt.NDArray[np.uint8]:
     return np.frombuffer(text.encode(), np.uint8)
-
-
-def _is_hnsw(ann: Any) -> bool:
-    return hasattr(ann, "hnsw")
 
 
 def _ann(ann: Any, vectors: Floats32, offset: int) -> tuple[Any, Ints]:
