@@ -154,6 +154,10 @@ class LabClock:
         now, self._next = self._next, self._next + self.step_us
         return now
 
+    def peek(self) -> int:
+        """The instant the next reading gives, without moving: looking is not part of a story."""
+        return self._next
+
     def stopwatch(self) -> Callable[[], float]:
         """Every duration is `latency_ms`, so latencies repeat to the bit."""
         return lambda: self.latency_ms

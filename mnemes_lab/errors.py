@@ -13,7 +13,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 _NOTHING = object()
 
@@ -147,6 +148,16 @@ class ConflictError(StoreError, ValueError):
 # --- text and routing ------------------------------------------------------------------------
 class EncoderError(MnemesError):
     """An encoder failed or answered with something unusable."""
+
+
+class NotFiniteError(EncoderError):
+    """An encoder gave numbers that are not finite for some texts, the ones at `rows`.
+
+    `vectors` holds what it gave for the others, and zeros in place of these.
+    """
+
+    rows: Sequence[int] = ()
+    vectors: Any = None
 
 
 class EncoderMismatchError(EncoderError, ValueError):

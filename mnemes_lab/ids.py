@@ -19,7 +19,7 @@ MAX_FACT_ID = 200
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII
 )
-_FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters that look like a blank
+FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters that look like a blank
 _PLAIN = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -70,7 +70,7 @@ def check_name(text: str, *, what: str, limit: int = MAX_FACT_ID) -> str:
     categories = [unicodedata.category(c) for c in text]
     if "Cc" in categories or "Cs" in categories:
         raise IdError(f"{what} holds a control character or half a character.", found=text)
-    if all(k[0] in "ZC" or c in _FILLERS for c, k in zip(text, categories, strict=True)):
+    if all(k[0] in "ZC" or c in FILLERS for c, k in zip(text, categories, strict=True)):
         raise IdError(f"{what} is blank.", found=text)
     return text
 

@@ -76,7 +76,7 @@ def _ours(folder: Path, frame: pl.DataFrame) -> tuple[float, dict[str, Any]]:
             raise RuntimeError("the load did not keep every row")
         work: dict[str, Any] = {"shards": {}}
         for device_id, _ in made:
-            with mesh.store.shard(device_id, readonly=True).begin() as conn:
+            with mesh.store.shard(device_id).reading() as conn:
                 rows = [tuple(row) for row in conn.execute(select(t.facts)).all()]
                 work["shards"][device_id] = rows
         work["index"] = [tuple(r.values()) for r in mesh.store.rows(select(t.fact_index))]

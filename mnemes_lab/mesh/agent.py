@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import select
+
 from mnemes_lab.clock import from_us
 from mnemes_lab.errors import ConflictError, InputError
 from mnemes_lab.store import control
+from mnemes_lab.store import tables as t
 
 if TYPE_CHECKING:
     from mnemes_lab.mesh.found import Found
@@ -146,3 +149,18 @@ def find_or_register(
                 f"The device {label!r} has another {key}.", found=(found[key], value)
             )
     return found["device_id"], found["label"]
+
+
+def find_or_make_actor(mesh: Mesh, on: Device, name: str, provider_model: str | None) -> str:
+    """The id of the agent with this name on a device."""
+    c, store = t.actors.c, mesh.store
+    query = select(c.actor_id).where(c.device_id == on.device_id, c.kind == "agent", c.name == name)
+    found = store.rows(query.order_by(c.actor_id))
+    if not found:
+        with store.writing():  # looked up again: another process may have been faster
+            found = store.rows(query)
+            if not found:
+                return control.register_actor(
+                    store, on.device_id, "agent", name=name, provider_model=provider_model
+                )
+    return str(found[0]["actor_id"])

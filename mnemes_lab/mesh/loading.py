@@ -14,7 +14,8 @@ from mnemes_lab.store.rules import INPUT
 from mnemes_lab.store.store import Store
 
 LOAD_BATCH = 100_000  # rows of a load that are stored, or undone, together
-LOADED = {"device": pl.String(), **{n: d for n, d in INPUT.items() if n != "device_id"}}
+REMEMBERED = {name: dtype for name, dtype in INPUT.items() if name != "device_id"}
+LOADED = {"device": pl.String(), **REMEMBERED}
 
 
 def load_table(store: Store, table: pl.DataFrame, bad: dict[int, str]) -> pl.DataFrame:

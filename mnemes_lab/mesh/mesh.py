@@ -17,16 +17,12 @@ from sqlalchemy import select, update
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import Clock
-from mnemes_lab.errors import (
-    InputError,
-    ReceiptNotFoundError,
-    StoreError,
-)
+from mnemes_lab.errors import InputError, ReceiptNotFoundError, StoreError
 from mnemes_lab.ids import check_name
-from mnemes_lab.mesh.agent import Agent, Device, find_or_register
+from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found, Receipt
-from mnemes_lab.mesh.loading import LOADED, load_table
+from mnemes_lab.mesh.loading import LOADED, REMEMBERED, load_table
 from mnemes_lab.mesh.questions import QuestionVectors
 from mnemes_lab.mesh.searching import Options, Searcher
 from mnemes_lab.mesh.tables import MeshTables
@@ -180,20 +176,7 @@ class Mesh(MeshTables):
         """The agent with this name, on its own device unless one is given; made when new."""
         check_name(name, what="agent name")
         on = device if isinstance(device, Device) else self.device(device or name)
-        query = select(t.actors).where(
-            t.actors.c.device_id == on.device_id,
-            t.actors.c.kind == "agent",
-            t.actors.c.name == name,
-        )
-        found = self.store.rows(query)
-        if not found:
-            with self.store.writing():  # looked up again: another process may have been faster
-                if not self.store.rows(query):
-                    control.register_actor(
-                        self.store, on.device_id, "agent", name=name, provider_model=provider_model
-                    )
-            found = self.store.rows(query)
-        return Agent(self, name, found[0]["actor_id"], on)
+        return Agent(self, name, find_or_make_actor(self, on, name, provider_model), on)
 
     def bootstrap(self, label: str, **details: str) -> control.Bootstrap:
         """Make the first device and its operator on an empty registry; shows the credential."""
@@ -250,9 +233,7 @@ class Mesh(MeshTables):
         return answers
 
     def _add_records(self, records: list[dict[str, Any]], device_id: str) -> pl.DataFrame:
-        table, bad = frames.read_records(
-            records, {n: d for n, d in INPUT.items() if n != "device_id"}, required=["text"]
-        )
+        table, bad = frames.read_records(records, REMEMBERED, required=["text"])
         rows = table.with_columns(pl.lit(device_id).alias("device_id")).select(list(INPUT))
         return facts.add_facts(self.store, rows, bad)
 
@@ -306,14 +287,12 @@ class Mesh(MeshTables):
             max_shards: How far `expand` may go.
 
         Returns:
-            A :class:`Found`; its receipts are on record before it returns.
+            A :class:`Found`; its receipts are on record before it returns. A shard that fails is
+            named in its trace and makes it incomplete.
 
         Raises:
             DeviceNotFoundError, DeviceNotActiveError: about the asker.
             BudgetError, InputError, SchemaError: about the request.
-
-        Notes:
-            A shard that fails is named in the trace and makes the answer incomplete.
         """
         options = Options(
             k, budget, max_shards, expand, exhaustive, router, as_of,
@@ -335,16 +314,19 @@ class Mesh(MeshTables):
         asker_id = self._asker_id(asker)
         active = {d: control.active_device(self.store, d) for d in sorted({d for d in own if d})}
         askers = [active[d] if d else asker_id for d in own]
-        requesters = [who or self.store.mesh_id for who in askers]
         searcher = Searcher(self.store, self.indexes, self.view, self.ring, self.threads)
-        asked = list(zip(ids, texts, requesters, strict=True))
-        answer = searcher.search(asked, self.questions.of(texts), options, askers)
+        asked = list(zip(ids, texts, (a or self.store.mesh_id for a in askers), strict=True))
+        vectors, notice = self.questions.of(texts)
+        answer = searcher.search(asked, vectors, options, askers)
+        if not answer.complete:
+            failed = "a shard failed; see the trace's error column"
+            notice = "; ".join(filter(None, [failed, notice]))
         return Found(
             frames.give_back(answer.hits, kind),
             frames.give_back(answer.conflicts, kind),
             answer.receipts,
             answer.complete,
-            None if answer.complete else "a shard failed; see the trace's error column",
+            notice,
             _columns=answer.trace,
             _kind=kind,
         )

@@ -77,7 +77,7 @@ def make_engine(path: Path, *, readonly: bool = False) -> Engine:
         "sqlite://",
         creator=creator,
         poolclass=QueuePool,
-        pool_size=4 if readonly else 1,
+        pool_size=4,
         max_overflow=0,
         hide_parameters=True,
         execution_options={"compiled_cache": _COMPILED},
@@ -90,7 +90,8 @@ def make_engine(path: Path, *, readonly: bool = False) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(conn: Connection) -> None:
-        conn.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+        reading = readonly or conn.get_execution_options().get("reading", False)
+        conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -151,9 +152,12 @@ def _name(error: Exception, path: Path) -> StoreError:
 
 
 @contextmanager
-def transaction(engine: Engine, path: Path) -> Iterator[Connection]:
-    """One transaction; commits on success, rolls back on any error, names what SQLite says."""
-    with named(path), engine.begin() as conn:
+def transaction(engine: Engine, path: Path, *, reading: bool = False) -> Iterator[Connection]:
+    """One transaction; commits on success, rolls back on any error, names what SQLite says.
+
+    One that is only `reading` does not wait for writers.
+    """
+    with named(path), engine.connect().execution_options(reading=reading) as conn, conn.begin():
         yield conn
 
 

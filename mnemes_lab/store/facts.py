@@ -21,7 +21,6 @@ import polars as pl
 from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
 
 from mnemes_lab import schemas
-from mnemes_lab.digest import compact_json
 from mnemes_lab.errors import FactNotFoundError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
@@ -37,8 +36,12 @@ def content_digest(text: str) -> bytes:
 
 
 def content_key(digest: bytes, rest: Sequence[Any]) -> bytes:
-    """Digest of everything that makes two facts the same: the text's digest and `CONTENT`."""
-    return hashlib.sha256(digest + compact_json(rest)).digest()
+    """Digest of everything that makes two facts the same: the text's digest and `CONTENT`.
+
+    Each value tells its kind and where it ends, so no two lists of values read the same.
+    """
+    told = ["-" if v is None else f"{len(v)}={v}" if isinstance(v, str) else f"#{v};" for v in rest]
+    return hashlib.sha256(digest + "".join(told).encode()).digest()
 
 
 # --- adding ----------------------------------------------------------------------------------
@@ -339,7 +342,7 @@ def history_rows(store: Store, fact_id: str) -> Sequence[RowMapping]:
     device_id = owner(store, fact_id)
     query = select(t.catalogue.c.generation).where(t.catalogue.c.device_id == device_id)
     held = t.facts_at(store.rows(query)[0]["generation"])
-    found = store.shard(device_id, readonly=True).rows(
+    found = store.shard(device_id).rows(
         select(held).where(held.c.fact_id == fact_id).order_by(held.c.version)
     )
     if not found:  # its id is reserved by a write that is not published yet

@@ -113,8 +113,8 @@ class Indexes:
         base = held or self._load(device_id)
         if base is not None and not _continues(base.stamp, stamp):
             base = None
-        handle = self.store.shard(device_id, readonly=True)
-        with handle.begin() as conn:
+        handle = self.store.shard(device_id)
+        with handle.reading() as conn:
             self._check_state(state_of(conn, device_id), stamp)
             last = int(base.columns.row_key[-1]) if base is not None and len(base) else 0
             if base is not None and last:
@@ -200,7 +200,8 @@ class Indexes:
             return "pending", "made for another encoder, shard or time; rebuilt when next needed"
         if index.generation < generation:
             return "pending", "behind its shard; brought up when next needed"
-        return "ok", None
+        wordless = len(index) - index.with_vector
+        return "ok", f"{wordless} versions are found by their words only" if wordless else None
 
 
 def _continues(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

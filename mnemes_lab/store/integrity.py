@@ -88,8 +88,8 @@ def _receipts(store: Store, ring: KeyRing) -> Iterator[Finding]:
 
 def _shard(store: Store, row: Any) -> Iterator[Finding]:
     device_id, name = row["device_id"], f"shards/{row['device_id']}"
-    handle = store.shard(device_id, readonly=True)
-    with handle.begin() as conn:
+    handle = store.shard(device_id)
+    with handle.reading() as conn:
         yield from _sqlite(lambda sql: list(conn.exec_driver_sql(sql).all()), name)
         state = state_of(conn, device_id)
         count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()

@@ -36,7 +36,7 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
     query = select(t.catalogue.c.device_id, t.catalogue.c.generation)
     if device_id is not None:
         query = query.where(t.catalogue.c.device_id == device_id)
-    now = store.clock.now() if as_of is None or as_of.recorded_at is None else 0
+    now = store.present() if as_of is None or as_of.recorded_at is None else 0
     valid, recorded = (None, now) if as_of is None else as_of.micros(now)
     parts: list[tuple[Any, ...]] = []
     for row in store.rows(query.order_by(t.catalogue.c.device_id)):
@@ -44,7 +44,7 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
         if generation == 1 and not store.shard_path(owner_id).exists():
             continue
         seen = t.facts_at(generation)
-        held = store.shard(owner_id, readonly=True).rows(
+        held = store.shard(owner_id).rows(
             select(seen).where(*_rules(seen.c, recorded, valid, as_of is not None))
         )
         parts += [_line(fact, owner_id, recorded) for fact in held]
@@ -93,12 +93,12 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
         FactNotFoundError
     """
     chain = [fact_id]
-    handle = store.shard(owner(store, fact_id), readonly=True)
+    handle = store.shard(owner(store, fact_id))
     while before := _predecessor(handle, chain[0]):
         chain.insert(0, before)
     while after := history_rows(store, chain[-1])[-1]["superseded_by"]:
         chain.append(after)
-    now = store.clock.now()
+    now = store.present()
     rows = [
         (
             v["fact_id"],

@@ -83,7 +83,7 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
         written = [r for r in rows if store.shard_path(r["device_id"]).exists()]
         console = Console(stderr=True)
         for row in track(written, "Encoding", console=console, disable=not progress):
-            held = store.shard(row["device_id"], readonly=True).rows(
+            held = store.shard(row["device_id"]).rows(
                 select(t.facts.c.text).order_by(t.facts.c.row_key)
             )
             encode_cached(encoder, [fact["text"] for fact in held], cache)

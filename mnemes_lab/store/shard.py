@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, Select, insert, select
 
-from mnemes_lab.errors import CorruptStoreError, StoreError
+from mnemes_lab.errors import CorruptStoreError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.engine import (
     bring_forward,
     check_identity,
     create_schema,
-    empty_log,
     make_engine,
     named,
     transaction,
@@ -35,35 +34,31 @@ class HandleMetrics(NamedTuple):
 class Shard:
     """An open shard: one engine over one device's file."""
 
-    def __init__(self, path: Path, device_id: str, *, readonly: bool, frozen: bool) -> None:
+    def __init__(self, path: Path, device_id: str, *, frozen: bool) -> None:
         """Check what the file is, bring an older one forward unless `frozen`, open it lazily."""
-        self.path, self.device_id, self.readonly = path, device_id, readonly
+        self.path, self.device_id = path, device_id
         with named(path):
             found = check_identity(path, t.SHARD_ID, t.GENERATION)
         if found < t.GENERATION:
             bring_forward(path, t.GENERATION, read_only=frozen)
-        self.engine = make_engine(path, readonly=readonly)
+        self.engine = make_engine(path, readonly=frozen)
 
     def begin(self) -> contextlib.AbstractContextManager[Connection]:
-        """One transaction on the shard."""
+        """One transaction that may write."""
         return transaction(self.engine, self.path)
+
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """One transaction that only reads, and so waits for no writer."""
+        return transaction(self.engine, self.path, reading=True)
 
     def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
         """The rows of a query."""
-        with self.begin() as conn:
+        with self.reading() as conn:
             return conn.execute(query).mappings().all()
 
-    def close(self, *, settle: bool = False) -> None:
-        """Close idle connections.
-
-        Args:
-            settle: Leave one file. A reader that closes last cannot empty the write-ahead log, and
-                a copy of the file without its log would lack the latest writes.
-        """
+    def close(self) -> None:
+        """Close idle connections. The last one to close moves the write-ahead log into the file."""
         self.engine.dispose()
-        if settle and self.readonly:
-            with contextlib.suppress(StoreError):
-                empty_log(self.path)
 
 
 def state_of(conn: Connection, device_id: str) -> RowMapping:

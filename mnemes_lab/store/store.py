@@ -81,7 +81,7 @@ class Store:
         self.path = folder / "pooled.db"
         self.capacity = max(1, handles)
         self.total_opens = 0
-        self._handles: OrderedDict[tuple[str, bool], Shard] = OrderedDict()
+        self._handles: OrderedDict[str, Shard] = OrderedDict()
         self._guard = threading.Lock()
         self._turn = threading.RLock()
         self._depth = 0
@@ -156,7 +156,7 @@ class Store:
         with self._guard:
             handles, self._handles = list(self._handles.values()), OrderedDict()
         for handle in handles:
-            handle.close(settle=not self.read_only)
+            handle.close()
         for engine in (self._reader, self._writer):
             if engine is not None:
                 engine.dispose()
@@ -172,14 +172,18 @@ class Store:
             return conn.execute(query).mappings().all()
 
     def changes(self) -> int:
-        """How often devices or shards have changed: asked before every search, so asked plainly."""
+        """How often devices or shards have changed: asked before every search, so asked plainly.
+
+        Whoever looks at what others have written never looks from before they wrote it.
+        """
         self._need_open()
         with named(self.path), contextlib.closing(self._reader.raw_connection()) as conn:
             cursor = conn.cursor()
-            cursor.execute("SELECT changes FROM mesh")
+            cursor.execute("SELECT changes, last_instant FROM mesh")
             found = cursor.fetchone()
         if found is None:
             raise CorruptStoreError("pooled.db has lost the mesh's state.", hint="restore a backup")
+        self.clock.forward_to(found[1])
         return int(found[0])
 
     def rows_raw(self, sql: str) -> list[Any]:
@@ -218,6 +222,11 @@ class Store:
         """An instant for the record: later than every one before it."""
         self._seen = self.clock.now()
         return self._seen
+
+    def present(self) -> int:
+        """The instant a reader looks from. No clock of experiments is moved by looking."""
+        self.clock.forward_to(self.state()["last_instant"])
+        return int(getattr(self.clock, "peek", self.clock.now)())
 
     # --- writing -----------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -330,32 +339,30 @@ class Store:
         """Where a device's shard lies; ids are canonical UUIDs, so no text becomes a path."""
         return self.folder / "shards" / device_id / "memory.db"
 
-    def shard(self, device_id: str, *, readonly: bool = False) -> Shard:
+    def shard(self, device_id: str) -> Shard:
         """The open shard of a registered device, from the cache of handles.
 
         Raises:
             CorruptStoreError: the file is missing although something was written to it.
         """
-        readonly = readonly or self.read_only
-        key = (device_id, readonly)
         with self._guard:
-            handle = self._handles.get(key)
+            handle = self._handles.get(device_id)
             if handle is not None:
-                self._handles.move_to_end(key)
+                self._handles.move_to_end(device_id)
                 return handle
         path = self.shard_path(device_id)
         if not path.exists():
             self._need_new(device_id)
             make_shard(path, self.mesh_id, device_id)
-        opened = Shard(path, device_id, readonly=readonly, frozen=self.read_only)
+        opened = Shard(path, device_id, frozen=self.read_only)
         with self._guard:
-            handle = self._handles.setdefault(key, opened)
+            handle = self._handles.setdefault(device_id, opened)
             self.total_opens += handle is opened
             evicted = []
             while len(self._handles) > self.capacity:
                 evicted.append(self._handles.popitem(last=False)[1])
         for old in evicted:
-            old.close(settle=not self.read_only)
+            old.close()
         return handle
 
     def _need_new(self, device_id: str) -> None:
@@ -372,7 +379,7 @@ class Store:
         with self._guard:
             handles, self._handles = list(self._handles.values()), OrderedDict()
         for handle in handles:
-            handle.close(settle=not self.read_only)
+            handle.close()
 
     @property
     def handles(self) -> HandleMetrics:

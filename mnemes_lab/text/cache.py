@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mnemes_lab.errors import InputError, NotAMeshError, StoreError
+from mnemes_lab.errors import InputError, NotAMeshError, NotFiniteError, StoreError
 from mnemes_lab.text.encode import Encoder, Vectors, checked
 
 T = TypeVar("T")
@@ -346,7 +346,8 @@ def encode_cached(
 
     Returns:
         float32 ``(len(texts), encoder.dim)`` in the order of `texts`; zero rows for texts with
-        nothing to encode.
+        nothing to encode, and for those the encoder answers with numbers that are not finite
+        (these are not filed, so they are tried again another time).
 
     Raises:
         EncoderError: the encoder failed; what was encoded before is in the cache.
@@ -365,9 +366,14 @@ def encode_cached(
     missing = np.flatnonzero(~found)
     steps = [missing[i : i + _CHUNK].tolist() for i in range(0, len(missing), _CHUNK)]
     for step in _shown(steps) if progress and len(steps) > 1 else steps:
-        fresh = checked(encoder, [distinct[i] for i in step])
+        unusable: set[int] = set()
+        try:
+            fresh = checked(encoder, [distinct[i] for i in step])
+        except NotFiniteError as error:  # of a few texts, which must not cost the others theirs
+            fresh, unusable = error.vectors, set(error.rows)
         wanted = [keys[i] for i in step]
-        cache.put(encoder.fingerprint, wanted, fresh)
+        good = [at for at in range(len(step)) if at not in unusable]
+        cache.put(encoder.fingerprint, [wanted[at] for at in good], fresh[good])
         # Another process may have filed other last bits first: what is filed is what counts.
         filed, there = cache._look_up(encoder.fingerprint, wanted, encoder.dim)
         vectors[step] = np.where(there[:, None], filed, fresh)

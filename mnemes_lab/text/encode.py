@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mnemes_lab.errors import EncoderError, InputError, MnemesError
+from mnemes_lab.errors import EncoderError, InputError, MnemesError, NotFiniteError
 from mnemes_lab.text.lexicon import Postings
 from mnemes_lab.text.sentence import MINILM_PACKAGE, SentenceEncoder, Vectors, installed
 
@@ -60,8 +60,9 @@ def checked(encoder: Encoder, texts: Sequence[str]) -> Vectors:
         float32, ``(len(texts), encoder.dim)``: rows brought to unit length, zero rows kept.
 
     Raises:
-        EncoderError: the encoder failed, or replied with another shape, with something that is
-            not numbers, or with numbers that are not finite.
+        NotFiniteError: it replied with numbers that are not finite for some texts.
+        EncoderError: it failed, or replied with another shape or with something that is not
+            numbers.
 
     Example:
         >>> vectors = checked(HashEncoder(64), ["pump off", "!"])
@@ -88,11 +89,14 @@ def checked(encoder: Encoder, texts: Sequence[str]) -> Vectors:
         )
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if broken.size:
-        raise EncoderError(
+        refusal = NotFiniteError(
             f"The encoder {encoder.name!r} gave numbers that are not finite for {broken.size} of "
             f"{len(asked)} texts.",
             found=asked[int(broken[0])],
         )
+        vectors[broken] = 0.0
+        refusal.rows, refusal.vectors = broken.tolist(), _unit(vectors)
+        raise refusal
     return _unit(vectors)
 
 

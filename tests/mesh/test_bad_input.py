@@ -81,8 +81,9 @@ def test_a_device_that_is_shut_out_is_named(mesh, end):
 
 
 # --- blank text ------------------------------------------------------------------------------
-BLANK = ["", "   ", "\u200b\u200b", "\u00a0", "\ufeff", "\n", "\t\r\n", "\u2028", "\u3164", "\u2800",
-         "\u00ad", "\u202e", None]  # fmt: skip
+BLANK = ["", "   ", "\u200b\u200b", "\u00a0", "\ufeff", "\n", "\t\r\n", "\u2028", "\u3164"]
+BLANK += ["\u2800", "\u00ad", "\u202e"]
+UNKNOWN: list[Any] = [*BLANK, None]
 
 
 def doors(mesh: Mesh, frame_kind: Any) -> dict[str, Callable[[Any], None]]:
@@ -107,7 +108,7 @@ def doors(mesh: Mesh, frame_kind: Any) -> dict[str, Callable[[Any], None]]:
 def test_blank_text_is_refused_alike_at_every_door(mesh, frame_kind):
     ways = doors(mesh, frame_kind)
     before = mesh.facts()
-    for text in BLANK:
+    for text in UNKNOWN:
         for name, door in ways.items():
             with pytest.raises(InputError, match="text is blank") as caught:
                 door(text)
@@ -117,7 +118,7 @@ def test_blank_text_is_refused_alike_at_every_door(mesh, frame_kind):
 
 def test_a_blank_search_lists_nothing(mesh):
     load(mesh, "pump off", "valve on")
-    for text in BLANK[:-1]:
+    for text in BLANK:
         found = mesh.search(text, exhaustive=True)
         assert found.hits.is_empty(), ascii(text)
         assert found.receipt.verify()
@@ -425,9 +426,9 @@ LITERAL = {
     "gate OR latch": 1,
     "m.db": 3,
 }
-SYNTAX = ["AND", "OR", "NOT", "pier 4 AND", "NEAR(", 'NEAR("a" "b", 5)', '"', '"KX', "*", "^", "-KX",
-          "col:val", "{x}", "!!!", "rowid:1", "text:\"pier:4\"", "", "pump*", "'; DROP TABLE facts;--",
-          "\\", "%", "_", "?", "$1", "a" * 10_000, "(" * 500]  # fmt: skip
+SYNTAX = ["AND", "OR", "NOT", "pier 4 AND", "NEAR(", 'NEAR("a" "b", 5)', '"', '"KX', "*", "^"]
+SYNTAX += ["-KX", "col:val", "{x}", "!!!", "rowid:1", 'text:"pier:4"', "", "pump*", "%", "_", "?"]
+SYNTAX += ["'; DROP TABLE facts;--", "\\", "$1", "a" * 10_000, "(" * 500]
 
 
 @pytest.mark.parametrize(("asked", "row"), LITERAL.items())

@@ -46,8 +46,9 @@ def tell(mesh, part):
     return out
 
 def everything(mesh):
-    frames = [mesh.devices(), mesh.actors(), mesh.facts(), mesh.catalogue(), mesh.receipts(), mesh.summaries()]
-    return [json.loads(f.with_columns(pl.col(pl.Enum).cast(pl.String)).write_json()) for f in frames]
+    frames = [mesh.devices(), mesh.actors(), mesh.facts(), mesh.catalogue(), mesh.receipts()]
+    plain = [f.with_columns(pl.col(pl.Enum).cast(pl.String)) for f in [*frames, mesh.summaries()]]
+    return [json.loads(f.write_json()) for f in plain]
 """
 WHOLE = f"""
 import json, sys
@@ -141,13 +142,12 @@ def test_facts_of_a_twin_do_not_collide_with_ids_to_come(open_mesh):
     brought = twin.facts().select(
         pl.col("device_id").replace_strict(labels).alias("device"), "fact_id", "text"
     )
-    half = brought.head(12)
-    assert set(mesh.load(half, encode=False)["outcome"]) == {"stored"}
+    assert set(mesh.load(brought, encode=False)["outcome"]) == {"stored"}
     answers = mesh.load(table(2), encode=False)
     assert set(answers["outcome"]) == {"stored"}
     fact_id = mesh.agent("a").remember("valve leaks")
     mesh.supersede(fact_id, "valve is sealed")
-    assert set(mesh.load(brought, encode=False)["outcome"]) <= {"stored", "duplicate"}
+    assert set(mesh.load(brought, encode=False)["outcome"]) == {"duplicate"}
     assert mesh.facts()["fact_id"].is_unique().all()
     assert mesh.facts().height == 24 + 24 + 2
     assert mesh.check().filter(pl.col("outcome") == "broken").is_empty()

@@ -473,6 +473,27 @@ def test_mesh_equals_one_device_through_writes_and_time(seed, n, devices):
                     assert again.equals(before)
 
 
+def test_remembered_terms_are_forgotten_with_every_write(open_mesh):
+    """Weights of terms are kept between searches while nothing changes; no answer may show it."""
+    rng = random.Random(9)
+    mesh = open_mesh(encoder="hash:16")
+    for part in range(3):
+        n = 40 if part == 0 else 3
+        texts = [" ".join(rng.choices(WORDS, k=3)) for _ in range(n)]
+        frame = {
+            "device": [f"d{rng.randrange(4)}" for _ in texts],
+            "text": texts,
+            "fact_id": [f"f{part}-{i}" for i in range(n)],
+        }
+        mesh.load(pl.DataFrame(frame))
+        for options in ({"exhaustive": True}, {"budget": 2}, {"exhaustive": True, "k": 60}):
+            check_against_reference(mesh, ASKED, **options)
+    mesh.retract("f0-0")
+    check_against_reference(mesh, ASKED, exhaustive=True)
+    mesh.device("d1").quarantine()
+    check_against_reference(mesh, ASKED, exhaustive=True)
+
+
 class NearlyEqual:
     """An encoder whose vectors differ by about 1e-7, drawn from the text's digest."""
 

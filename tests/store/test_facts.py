@@ -24,6 +24,7 @@ from mnemes_lab.errors import (
     SchemaError,
 )
 from mnemes_lab.store.changes import supersede
+from mnemes_lab.store.facts import content_key
 from mnemes_lab.store.rules import MAX_TEXT_BYTES
 
 
@@ -555,3 +556,14 @@ def test_a_past_answer_never_changes(seed):
         for as_of, then in past:
             assert current(mesh, as_of=as_of) == then
         assert set(mesh.check()["outcome"]) <= {"ok", "pending"}
+
+
+_VALUE = (
+    st.none() | st.text(max_size=4) | st.integers(-10, 10) | st.sampled_from(["-", "1=", "#1;"])
+)
+
+
+@given(st.lists(_VALUE, min_size=6, max_size=6), st.lists(_VALUE, min_size=6, max_size=6))
+def test_two_contents_have_one_key_only_when_they_are_equal(one, other):
+    same = content_key(b"", one) == content_key(b"", other)
+    assert same == (one == other)

@@ -232,11 +232,11 @@ def test_handles_are_few_and_counted(open_mesh):
     assert store.handles == (0, 2, 0)
     devices = sorted(row["device_id"] for row in store.rows(select(t.devices.c.device_id)))
     for device in devices:
-        store.shard(device, readonly=True)
+        store.shard(device)
     assert store.handles == (2, 2, 3)
-    store.shard(devices[2], readonly=True)
+    store.shard(devices[2])
     assert store.handles == (2, 2, 3)  # a hit opens nothing
-    store.shard(devices[0], readonly=True)
+    store.shard(devices[0])
     assert store.handles == (2, 2, 4)  # the least recently used had gone
     store.drop_handles()
     assert store.handles == (0, 2, 4)
@@ -250,9 +250,9 @@ def test_an_evicted_handle_serves_who_still_holds_it(open_mesh):
     mesh = open_mesh(handles=1)
     load(mesh, a="x", b="y")
     first, second = sorted(mesh.devices()["device_id"])
-    handle = mesh.store.shard(first, readonly=True)
+    handle = mesh.store.shard(first)
     with handle.begin() as conn:
-        mesh.store.shard(second, readonly=True)
+        mesh.store.shard(second)
         assert conn.execute(select(t.facts.c.text)).scalar_one() in ("x", "y")
 
 
