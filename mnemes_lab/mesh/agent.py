@@ -112,7 +112,7 @@ class Agent:
         return self._mesh.search(query, asker=self, k=k, namespaces=[self.name], **options)
 
     def supersede(
-        self, fact_id: str, text: str, *, reason: str | None = None, **columns: Any
+        self, fact_id: str, /, text: str, *, reason: str | None = None, **columns: Any
     ) -> str:
         """Replace a fact by a new one; answers the new id."""
         return self._mesh.supersede(fact_id, text, reason=reason, **columns)

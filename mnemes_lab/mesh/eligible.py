@@ -54,9 +54,9 @@ class Eligible:
         if recorded >= self.statistics.last_recorded_at:
             return self.statistics.snapshot(terms)
         readable: list[ShardIndex] = []
-        for device_id in self.device_ids:
-            if device_id not in self.summaries:
-                continue
+        known = [device_id for device_id in self.device_ids if device_id in self.summaries]
+        indexes.settle(known)
+        for device_id in known:
             with contextlib.suppress(MnemesError, OSError, ValueError):  # its visit will say why
                 readable.append(indexes.get(device_id, self.generations[device_id]))
         return lexicon_at(readable, terms, recorded)

@@ -238,9 +238,11 @@ class Mesh(MeshTables):
         return facts.add_facts(self.store, rows, bad)
 
     def supersede(
-        self, fact_id: str, text: str, *, reason: str | None = None, **columns: Any
+        self, fact_id: str, /, text: str, *, reason: str | None = None, **columns: Any
     ) -> str:
         """Replace a current fact by a new one on its device; answers the new id.
+
+        `columns` are any of the new fact's own, its `fact_id` included.
 
         Raises:
             FactNotFoundError: no such fact.

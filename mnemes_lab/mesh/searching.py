@@ -63,6 +63,7 @@ class Searcher:
             self.store.clock.stopwatch,
             request,
             eligible.memory if recorded >= eligible.statistics.last_recorded_at else None,
+            lambda shards: self.indexes.settle(eligible.device_ids[at] for at in shards),
         )
         questions = [Question(*one) for one in asked]
         scores = self._rank(questions, eligible, options, askers)

@@ -67,10 +67,14 @@ class Batch:
         stopwatch: Callable[[], Callable[[], float]],
         request: Request,
         memory: TermMemory | None = None,
+        settle: Callable[[list[int]], None] = lambda shards: None,
     ) -> None:
-        """Tokenise the questions; shards are named by position, loaded by `load`."""
+        """Tokenise the questions; shards are named by position, loaded by `load`.
+
+        `settle` is told which shards come next, before the first of them is loaded.
+        """
         self.request, self.load, self.stopwatch = request, load, stopwatch
-        self.memory = memory
+        self.memory, self.settle = memory, settle
         self.terms = [routing_tokens(text) for text in texts]
         self.vectors = np.ascontiguousarray(vectors, np.float32)
         finite = np.isfinite(self.vectors).all(axis=1)
@@ -114,6 +118,7 @@ class Batch:
                 if shard not in self.visits or q not in self.visits[shard].asked:
                     chosen.setdefault(shard, []).append(q)
         items = sorted(chosen.items())
+        self.settle([shard for shard, _ in items])
         for shard, _ in items:
             self.visits.setdefault(shard, Visit())
         if self.request.threads > 1 and len(items) > 1:

@@ -133,12 +133,13 @@ def _new_id(store: Store, brought: str | None) -> str:
 
 def _one_row(row: dict[str, Any]) -> dict[str, Any]:
     """Check one new version by the same rules as a load."""
-    table, bad = read_records([row], INPUT, required=["text"])
+    columns = {name: dtype for name, dtype in INPUT.items() if name != "device_id"}
+    table, bad = read_records([row], columns, required=["text"])
     table = with_defaults(table)
     problem = refusals(table, bad)[0]
     if problem:
         raise InputError(f"The fact was refused: {problem}.")
-    instants = [c for c, dtype in INPUT.items() if isinstance(dtype, pl.Datetime)]
+    instants = [name for name, dtype in columns.items() if isinstance(dtype, pl.Datetime)]
     return table.with_columns(pl.col(instants).cast(pl.Int64)).row(0, named=True)
 
 

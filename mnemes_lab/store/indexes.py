@@ -59,27 +59,42 @@ class Indexes:
             CorruptStoreError: the shard is missing, damaged or older than the catalogue.
             EncoderMismatchError: the shard was encoded by another model.
         """
-        file = self._files.get(device_id)
-        if file is None:
-            file = self._files.setdefault(device_id, str(self.store.shard_path(device_id)))
-        index = self._held(device_id, generation, file)
+        index = self._held(device_id, generation)
         if index is not None:
             return index
         with self._guard:
             lock = self._locks.setdefault(device_id, threading.Lock())
         with lock:  # of two threads that miss, the second finds what the first has made
-            index = self._held(device_id, generation, file)
+            index = self._held(device_id, generation)
             if index is None:
                 known = self._loaded.get(device_id)
                 index = self._bring_up(device_id, generation, known[0] if known else None)
-                self._hold(device_id, index, _signature(file))
+                self._hold(device_id, index, _signature(self._file(device_id)))
             return index
 
-    def _held(self, device_id: str, generation: int, file: str) -> ShardIndex | None:
-        """The loaded index if it is of this generation and its shard's file is untouched."""
+    def settle(self, device_ids: Iterable[str]) -> None:
+        """Look at the files of these shards, and distrust what was loaded from one that changed.
+
+        A search does this once for all its shards: asking the system between two scans would cost
+        more than the scans of small shards.
+        """
+        with self._guard:
+            for device_id in device_ids:
+                known = self._loaded.get(device_id)
+                if known is not None and known[1] != _signature(self._file(device_id)):
+                    self._loaded[device_id] = (known[0], ())
+
+    def _file(self, device_id: str) -> str:
+        file = self._files.get(device_id)
+        if file is None:
+            file = self._files[device_id] = str(self.store.shard_path(device_id))
+        return file
+
+    def _held(self, device_id: str, generation: int) -> ShardIndex | None:
+        """The loaded index if it is of this generation and nobody distrusts it."""
         with self._guard:
             known = self._loaded.get(device_id)
-            if known is None or known[0].generation != generation or known[1] != _signature(file):
+            if known is None or known[0].generation != generation or not known[1]:
                 return None
             self._loaded.move_to_end(device_id)
             return known[0]

@@ -278,8 +278,14 @@ class Store:
 
     def publish(self, written: Mapping[str, tuple[int, int]]) -> None:
         """Move the catalogue to the new generations and counts (step 4)."""
-        with self.pooled() as conn:
-            self._publish(conn, written)
+        try:
+            with self.pooled() as conn:
+                self._publish(conn, written)
+        except StoreBusyError as error:
+            raise StoreBusyError(
+                "Another writer kept pooled.db, so the write could not be published.",
+                hint="the next writer finishes or undoes it whole; check with mesh.facts()",
+            ) from error
 
     @staticmethod
     def _publish(conn: Connection, written: Mapping[str, tuple[int, int]]) -> None:

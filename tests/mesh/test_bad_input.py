@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -34,6 +34,24 @@ STRANGER = "00000000-0000-4000-8000-000000000001"
 @pytest.fixture
 def mesh(open_mesh) -> Mesh:
     return open_mesh()
+
+
+@pytest.fixture(scope="module")
+def unused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh for tests after which nothing is stored."""
+    folder = tmp_path_factory.mktemp("unused") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        yield mesh
+        assert mesh.facts().is_empty()
+        assert mesh.devices().is_empty()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh for tests that store facts of their own and mind nobody else's."""
+    folder = tmp_path_factory.mktemp("shared") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        yield mesh
 
 
 def load(mesh: Mesh, *texts: Any, **columns: Any) -> list[dict[str, Any]]:
@@ -154,12 +172,15 @@ def test_nul_and_half_characters_in_frames(mesh, frame_kind):
 @pytest.mark.parametrize("column", ["fact_id", "namespace", "subject", "predicate", "object",
                                     "source", "device"])  # fmt: skip
 @pytest.mark.parametrize("character", ["\0", "\ud83d"])
-def test_they_are_refused_in_every_column(mesh, column, character):
-    rows = [{"device": "a", "text": "x", column: f"a{character}b"}, {"device": "a", "text": "fine"}]
-    answers = mesh.load_records(rows)
+def test_they_are_refused_in_every_column(shared, column, character):
+    fine = f"fine beside {column} {character!a}"
+    rows = [{"device": "a", "text": "x", column: f"a{character}b"}, {"device": "a", "text": fine}]
+    before = shared.facts().height
+    answers = shared.load_records(rows)
     assert answers["outcome"].to_list() == ["refused", "stored"]
     assert column in answers["reason"][0]
-    assert mesh.facts()["text"].to_list() == ["fine"]
+    assert shared.facts().height == before + 1
+    assert shared.history(answers["fact_id"][1])["text"].to_list() == [fine]
 
 
 def test_questions_with_them_are_answered_or_refused_by_name(mesh):
@@ -195,12 +216,12 @@ INSTANTS = ["observed_at", "valid_from", "valid_to", "expires_at"]
 
 
 @pytest.mark.parametrize("column", INSTANTS)
-def test_a_naive_column_refuses_the_frame(mesh, frame_kind, column):
+def test_a_naive_column_refuses_the_frame(unused, frame_kind, column):
     frame = frame_kind.make_frame({"device": ["a"], "text": ["x"], column: [datetime(2031, 1, 1)]})
     with pytest.raises(SchemaError, match=rf"{column}.*naive.*Hint"):
-        mesh.load(frame)
-    assert mesh.facts().is_empty()
-    assert mesh.devices().is_empty()
+        unused.load(frame)
+    assert unused.facts().is_empty()
+    assert unused.devices().is_empty()
 
 
 @pytest.mark.parametrize("column", INSTANTS)
@@ -220,46 +241,46 @@ def test_a_naive_value_refuses_its_row(mesh, column):
     ["2031-03-30T02:30", "2031-02-30T00:00:00Z", "1924992000", "2031-W05-1", "30/03/2031", "now",
      "2031-01-01", "2031-01-01T24:00:00Z", "2031-01-01T00:00:60Z"],
 )  # fmt: skip
-def test_a_time_that_can_be_read_in_two_ways_is_refused(mesh, value):
-    answers = load(mesh, "x", valid_from=value)
+def test_a_time_that_can_be_read_in_two_ways_is_refused(shared, value):
+    answers = load(shared, "x", valid_from=value)
     assert answers[0]["outcome"] == "refused"
     assert "valid_from" in answers[0]["reason"]
     with pytest.raises(InputError):
-        mesh.search("x", as_of=AsOf(valid_at=value))
+        shared.search("x", as_of=AsOf(valid_at=value))
 
 
 @pytest.mark.parametrize("value", ["2031-01-01T00:00:00+14:00", "2031-01-01t00:00:00z"])
-def test_a_time_with_any_offset_or_case_is_read(mesh, value):
-    assert load(mesh, "x", valid_from=value)[0]["outcome"] == "stored"
+def test_a_time_with_any_offset_or_case_is_read(shared, value):
+    assert load(shared, "x", valid_from=value)[0]["outcome"] == "stored"
 
 
 # --- frames ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("column", ["device", "text", "namespace", "subject", "fact_id"])
 @pytest.mark.parametrize("values", [[1], [1.5], [True], [b"x"]])
-def test_a_wrong_dtype_is_refused(mesh, frame_kind, column, values):
+def test_a_wrong_dtype_is_refused(unused, frame_kind, column, values):
     frame = frame_kind.make_frame({"device": ["a"], "text": ["x"], column: values})
     try:
-        assert frame_kind.column(mesh.load(frame), "outcome") == ["refused"]
+        assert frame_kind.column(unused.load(frame), "outcome") == ["refused"]
     except SchemaError as error:
         assert column in str(error)
-    assert mesh.facts().is_empty()
+    assert unused.facts().is_empty()
 
 
-def test_an_empty_frame_is_an_empty_answer(mesh, frame_kind):
-    answers = mesh.load(frame_kind.make_frame({"device": [], "text": []}))
+def test_an_empty_frame_is_an_empty_answer(unused, frame_kind):
+    answers = unused.load(frame_kind.make_frame({"device": [], "text": []}))
     assert len(answers) == 0
     frame_kind.check(answers)
-    assert mesh.devices().is_empty()
-    found = mesh.search(frame_kind.make_frame({"query_id": [], "text": []}))
+    assert unused.devices().is_empty()
+    found = unused.search(frame_kind.make_frame({"query_id": [], "text": []}))
     assert len(found.hits) == len(found.trace) == 0
 
 
 @pytest.mark.parametrize(
     "frame", [None, 7, "text", [{"device": "a", "text": "x"}], {"text": ["x"]}]
 )
-def test_what_is_no_frame_is_refused(mesh, frame):
+def test_what_is_no_frame_is_refused(unused, frame):
     with pytest.raises(SchemaError, match="Expected a polars or pandas DataFrame"):
-        mesh.load(frame)
+        unused.load(frame)
 
 
 # --- folders ---------------------------------------------------------------------------------
@@ -329,17 +350,17 @@ def test_any_name_is_a_namespace_of_its_own(mesh, tmp_path):
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if len(n) <= 200])
-def test_any_name_is_an_agent_of_its_own(mesh, name):
-    agent = mesh.agent(name)
+def test_any_name_is_an_agent_of_its_own(shared, name):
+    agent = shared.agent(name)
     agent.remember("pump off")
-    mesh.agent("somebody else").remember("pump off too")
+    shared.agent("somebody else").remember("pump off too")
     assert agent.recall("pump").texts() == ["pump off"]
-    assert mesh.agent(name).actor_id == agent.actor_id
+    assert shared.agent(name).actor_id == agent.actor_id
 
 
 @pytest.mark.parametrize("name", ["", " ", "\u200b", "a\nb", "a\0b", "x" * 1001])
-def test_a_namespace_that_cannot_be_read_is_refused(mesh, name):
-    (answer,) = load(mesh, "x", namespace=name)
+def test_a_namespace_that_cannot_be_read_is_refused(shared, name):
+    (answer,) = load(shared, "x", namespace=name)
     assert answer["outcome"] == "refused"
     assert "namespace" in answer["reason"]
 
@@ -392,13 +413,13 @@ SAME = [
 
 @pytest.mark.parametrize(("stored", "asked"), SAME)
 @pytest.mark.parametrize("turned", [False, True])
-def test_one_word_in_two_spellings_is_found(mesh, stored, asked, turned):
+def test_one_word_in_two_spellings_is_found(shared, stored, asked, turned):
     stored, asked = (asked, stored) if turned else (stored, asked)
     for write in ("NFC", "NFD"):
         for read in ("NFC", "NFD"):
             text = f"{unicodedata.normalize(write, stored)} in {write} for {read}"
-            load(mesh, text)
-            found = mesh.search(unicodedata.normalize(read, asked), k=50)
+            load(shared, text)
+            found = shared.search(unicodedata.normalize(read, asked), k=50)
             hits = found.hits.filter(pl.col("lexical_rank").is_not_null())
             assert text in set(hits["text"])  # found, and kept as it was written
 
@@ -431,16 +452,24 @@ SYNTAX += ["-KX", "col:val", "{x}", "!!!", "rowid:1", 'text:"pier:4"', "", "pump
 SYNTAX += ["'; DROP TABLE facts;--", "\\", "$1", "a" * 10_000, "(" * 500]
 
 
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh that holds the rows above."""
+    folder = tmp_path_factory.mktemp("four") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        load(mesh, *ROWS)
+        yield mesh
+
+
 @pytest.mark.parametrize(("asked", "row"), LITERAL.items())
-def test_a_literal_text_finds_its_row(mesh, asked, row):
-    load(mesh, *ROWS)
-    found = mesh.search(asked)
+def test_a_literal_text_finds_its_row(four, asked, row):
+    found = four.search(asked)
     assert found.texts()[0] == ROWS[row]
     assert found.hits["lexical_rank"][0] == 1
 
 
-def test_no_question_is_an_error(mesh):
-    load(mesh, *ROWS)
+def test_no_question_is_an_error(four):
+    mesh = four
     for asked in SYNTAX:
         for options in ({}, {"exhaustive": True}, {"router": "overlap:ascii"}):
             found = mesh.search(asked, **options)

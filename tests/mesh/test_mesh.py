@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,12 +33,20 @@ def facts(**texts: str) -> pl.DataFrame:
     return pl.DataFrame({"device": list(texts), "text": list(texts.values())})
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed mesh of three devices with a fact each."""
+    folder = tmp_path_factory.mktemp("template") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        mesh.load(facts(a="pump seven is off", b="valve two leaks", c="tea is at five"))
+    return folder
+
+
 @pytest.fixture
-def mesh(open_mesh) -> Mesh:
-    """Three devices with a fact each."""
-    mesh = open_mesh()
-    mesh.load(facts(a="pump seven is off", b="valve two leaks", c="tea is at five"))
-    return mesh
+def mesh(template: Path, open_mesh, tmp_path: Path) -> Mesh:
+    """A copy of it, opened."""
+    shutil.copytree(template, tmp_path / "mesh")
+    return open_mesh()
 
 
 # --- searching -------------------------------------------------------------------------------
@@ -579,3 +589,10 @@ def test_the_mesh_is_a_context_manager_and_says_what_it_is(tmp_path):
     assert mesh.store.closed
     with pytest.raises(InputError, match="folder"):
         Mesh.open("postgresql://localhost/x")
+
+
+def test_a_replacement_may_bring_its_own_id(open_mesh):
+    mesh = open_mesh()
+    old = mesh.agent("a").remember("pump off")
+    assert mesh.supersede(old, "pump on", fact_id="pump-2") == "pump-2"
+    assert mesh.facts().filter(fact_id="pump-2")["text"].item() == "pump on"

@@ -22,15 +22,21 @@ FRAME = pl.DataFrame(
 )
 
 
-@pytest.fixture
-def folder(open_mesh, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed mesh of two devices, three facts and two receipts."""
-    mesh = open_mesh()
-    mesh.load(FRAME)
-    mesh.search("pump", exhaustive=True)
-    mesh.search("valve", asker="a")
-    mesh.close()
-    return tmp_path / "mesh"
+    folder = tmp_path_factory.mktemp("template") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        mesh.load(FRAME)
+        mesh.search("pump", exhaustive=True)
+        mesh.search("valve", asker="a")
+    return folder
+
+
+@pytest.fixture
+def folder(template: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(template, tmp_path / "mesh"))
 
 
 def bad(mesh: Mesh) -> dict[tuple[str, str], tuple[str, str]]:

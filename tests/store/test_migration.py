@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from mnemes_lab import Mesh
 from mnemes_lab.errors import MigrationError, ReadOnlyError, SchemaAheadError
 from mnemes_lab.store import engine
 from mnemes_lab.store import tables as t
@@ -29,14 +31,20 @@ def version_of(path: Path) -> int:
         return conn.execute("PRAGMA user_version").fetchone()[0]
 
 
-@pytest.fixture
-def folder(open_mesh, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed mesh of two devices with a fact each."""
-    mesh = open_mesh()
-    mesh.load(pl.DataFrame({"device": ["a", "b"], "text": ["pump off", "pump on"]}))
-    mesh.search("pump")
-    mesh.close()
-    return tmp_path / "mesh"
+    folder = tmp_path_factory.mktemp("template") / "mesh"
+    with Mesh.open(folder, seed=7, encoder="hash:64") as mesh:
+        mesh.load(pl.DataFrame({"device": ["a", "b"], "text": ["pump off", "pump on"]}))
+        mesh.search("pump")
+    return folder
+
+
+@pytest.fixture
+def folder(template: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(template, tmp_path / "mesh"))
 
 
 def shards(folder: Path) -> list[Path]:
