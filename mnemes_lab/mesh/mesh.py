@@ -17,11 +17,11 @@ from sqlalchemy import select, update
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import Clock
-from mnemes_lab.errors import InputError, ReceiptNotFoundError, StoreError
+from mnemes_lab.errors import InputError, StoreError
 from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
-from mnemes_lab.mesh.found import Found, Receipt
+from mnemes_lab.mesh.found import Found
 from mnemes_lab.mesh.loading import LOADED, REMEMBERED, load_table
 from mnemes_lab.mesh.questions import QuestionVectors
 from mnemes_lab.mesh.searching import Options, Searcher
@@ -32,7 +32,6 @@ from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.integrity import check_mesh
 from mnemes_lab.store.keys import KeyRing, derive_key
-from mnemes_lab.store.receipts import from_json, verify
 from mnemes_lab.store.reencode import reencode as change_encoder
 from mnemes_lab.store.reencode import settle_encoder
 from mnemes_lab.store.rules import INPUT
@@ -339,30 +338,6 @@ class Mesh(MeshTables):
         if isinstance(asker, Device):
             asker = asker.device_id
         return None if asker is None else control.active_device(self.store, asker)
-
-    def receipt(self, receipt_id: str) -> Receipt:
-        """Read a receipt back, verified.
-
-        Raises:
-            ReceiptNotFoundError: none has this id.
-            ReceiptError: it was changed.
-        """
-        rows = self.store.rows(select(t.receipts).where(t.receipts.c.receipt_id == receipt_id))
-        if not rows:
-            raise ReceiptNotFoundError(
-                "No such receipt.", found=receipt_id, hint="mesh.receipts() lists them"
-            )
-        return self.verify_receipt(rows[0]["body"])
-
-    def verify_receipt(self, text: str) -> Receipt:
-        """Read a receipt from its text, as `Receipt.to_json` gives it, and verify it.
-
-        Raises:
-            ReceiptError: it is not the text of a receipt of this mesh, or was changed.
-        """
-        body = from_json(text)
-        verify(body, self.ring)
-        return Receipt(body, self.ring)
 
     def rotate_receipt_key(self) -> str:
         """Sign with a new key from now on; old receipts still verify. Answers the key's id."""

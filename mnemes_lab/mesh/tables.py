@@ -6,12 +6,16 @@ import polars as pl
 from sqlalchemy import select
 
 from mnemes_lab import schemas
+from mnemes_lab.errors import ReceiptNotFoundError
 from mnemes_lab.mesh.agent import Device
 from mnemes_lab.mesh.eligible import ShardView
+from mnemes_lab.mesh.found import Receipt
 from mnemes_lab.router.summary import summaries_frame
 from mnemes_lab.store import control, reading
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.keys import KeyRing
+from mnemes_lab.store.receipts import from_json, verify
 from mnemes_lab.store.store import Store
 
 
@@ -20,6 +24,7 @@ class MeshTables:
 
     store: Store
     view: ShardView
+    ring: KeyRing
 
     def devices(self) -> pl.DataFrame:
         """The `devices` frame."""
@@ -69,3 +74,27 @@ class MeshTables:
             t.item_conflicts.c.fact_id, t.item_conflicts.c.device_id
         )
         return reading.table_frame(self.store, query, schemas.ItemConflicts)
+
+    def receipt(self, receipt_id: str) -> Receipt:
+        """Read a receipt back, verified.
+
+        Raises:
+            ReceiptNotFoundError: none has this id.
+            ReceiptError: it was changed.
+        """
+        rows = self.store.rows(select(t.receipts).where(t.receipts.c.receipt_id == receipt_id))
+        if not rows:
+            raise ReceiptNotFoundError(
+                "No such receipt.", found=receipt_id, hint="mesh.receipts() lists them"
+            )
+        return self.verify_receipt(rows[0]["body"])
+
+    def verify_receipt(self, text: str) -> Receipt:
+        """Read a receipt from its text, as `Receipt.to_json` gives it, and verify it.
+
+        Raises:
+            ReceiptError: it is not the text of a receipt of this mesh, or was changed.
+        """
+        body = from_json(text)
+        verify(body, self.ring)
+        return Receipt(body, self.ring)
