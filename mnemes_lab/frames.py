@@ -14,7 +14,8 @@ Rules at the door (one place, both kinds, same answer):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
@@ -23,7 +24,7 @@ import narwhals as nw
 import polars as pl
 
 from mnemes_lab.clock import to_us
-from mnemes_lab.errors import InstantError, MissingColumnError, SchemaError
+from mnemes_lab.errors import InputError, InstantError, MissingColumnError, SchemaError
 from mnemes_lab.schemas import dtypes
 
 FrameT = TypeVar("FrameT")
@@ -38,10 +39,20 @@ _BROKEN = {
     "max_length": "too long",
 }
 _MANY = 20  # problems listed one by one
+_MAX_BITS = 4096  # of a whole number; what is longer is no count and no seed
 
 
-def kind_of(frame: Any) -> Kind:
+def kind_of(
+    frame: Any,
+    wanted: str = "a polars or pandas DataFrame",
+    hint: str = "wrap it: polars.DataFrame(...)",
+) -> Kind:
     """Whether a frame is polars or pandas.
+
+    Args:
+        frame: What was given.
+        wanted: What the caller's function takes, in words.
+        hint: What to do when it is neither.
 
     Raises:
         SchemaError: it is neither.
@@ -58,8 +69,8 @@ def kind_of(frame: Any) -> Kind:
         if native.implementation.is_pandas():
             return "pandas"
     raise SchemaError(
-        f"Expected a polars or pandas DataFrame, got {type(frame).__name__}.",
-        hint="wrap it: polars.DataFrame(...)",
+        f"Expected {wanted}, got {type(frame).__name__}.",
+        hint="call .collect() first" if isinstance(frame, pl.LazyFrame) else hint,
     )
 
 
@@ -178,16 +189,27 @@ def read_records(
 ) -> tuple[pl.DataFrame, dict[int, str]]:
     """Read plain records (parsed JSON lines, keyword arguments) by the rules of `read_rows`.
 
+    What is not a mapping is refused as a row of its own.
+
     Raises:
         MissingColumnError: no record has a required column.
         SchemaError: a record has a column that is not known.
+        InputError: these are not several records.
     """
-    have = list(dict.fromkeys(key for record in records for key in record))
-    _check_columns(have, columns, required if records else [], "refuse")
-    bad: dict[int, str] = {}
+    one = isinstance(records, (str, bytes, Mapping)) or hasattr(records, "columns")
+    if one or not isinstance(records, Iterable):
+        raise InputError(
+            f"Records must be a list of mappings, got {type(records).__name__}.",
+            hint='give [{"text": ...}, ...]; mesh.load takes frames',
+        )
+    rows = [record if isinstance(record, Mapping) else None for record in records]
+    bad = {at: "not a record" for at, row in enumerate(rows) if row is None}
+    held = [row for row in rows if row is not None]
+    have = list(dict.fromkeys(key for row in held for key in row))
+    _check_columns(have, columns, required if held else [], "refuse")
     out = {}
     for name, dtype in columns.items():
-        values = [record.get(name) for record in records]
+        values = [None if row is None else row.get(name) for row in rows]
         if isinstance(dtype, pl.Datetime):
             us = _each(values, name, bad, partial(to_us, what=name))
             out[name] = pl.Series(name, us, dtype=pl.Int64).cast(dtype)
@@ -257,7 +279,7 @@ def _each(
         try:
             out.append(read(value))
         except (ValueError, TypeError) as error:
-            told = str(error)
+            told = str(error).removesuffix(".")  # a reason is a part of a sentence
             bad.setdefault(row, told if told.startswith(name) else f"{name}: {told}")
             out.append(None)
     return out
@@ -275,6 +297,25 @@ def _texts(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Series:
 def _polars(series: nw.Series[Any]) -> pl.Series:
     native = series.to_native()
     return native if isinstance(native, pl.Series) else cast(pl.Series, pl.from_pandas(native))
+
+
+def whole_number(
+    value: Any, what: str, error: type[InputError] = InputError, hint: str = "give an int"
+) -> int:
+    """A whole number of any library as an int; a flag is none.
+
+    Raises:
+        InputError: anything else; the class is `error`.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise error(f"{what} must be a whole number.", found=value, hint=hint)
+    if number.bit_length() > _MAX_BITS:  # too long to be shown
+        raise error(f"{what} is too large.", hint=f"at most {_MAX_BITS} bits")
+    return number
 
 
 def whole_text(value: object) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from mnemes_lab.clock import from_us
-from mnemes_lab.errors import ConflictError, InputError
-from mnemes_lab.store import control
+from mnemes_lab.errors import AuthorizationDeniedError, ConflictError, InputError
+from mnemes_lab.store import control, facts
 from mnemes_lab.store import tables as t
 
 if TYPE_CHECKING:
@@ -95,13 +95,23 @@ class Agent:
         """
         row: dict[str, Any] = {"namespace": self.name, **columns, "text": text}
         if ttl is not None:
-            if "expires_at" in row or ttl <= timedelta(0):
-                raise InputError("Give either expires_at or a ttl above zero.", found=ttl)
-            row["expires_at"] = from_us(self._mesh.store.now()) + ttl
+            row["expires_at"] = self._end_of(ttl, given="expires_at" in row)
         answer = self._mesh._add_records([row], self.device.device_id).row(0, named=True)
         if answer["outcome"] == "refused":
             raise InputError(f"The fact was refused: {answer['reason']}.")
         return str(answer["fact_id"])
+
+    def _end_of(self, ttl: timedelta, *, given: bool) -> datetime:
+        if not isinstance(ttl, timedelta):
+            raise InputError("ttl must be a timedelta.", found=ttl, hint="timedelta(hours=1)")
+        if given or not ttl > timedelta(0):
+            raise InputError("Give either expires_at or a ttl above zero.", found=ttl)
+        try:
+            return from_us(self._mesh.store.now()) + ttl
+        except (OverflowError, ValueError):
+            raise InputError(
+                "ttl ends after the year 9999.", found=ttl, hint="leave it out: it never expires"
+            ) from None
 
     def recall(self, query: str, *, k: int = 10, **options: Any) -> Found:
         """Search this agent's own namespace on its own device's behalf.
@@ -114,12 +124,41 @@ class Agent:
     def supersede(
         self, fact_id: str, /, text: str, *, reason: str | None = None, **columns: Any
     ) -> str:
-        """Replace a fact by a new one; answers the new id."""
-        return self._mesh.supersede(fact_id, text, reason=reason, **columns)
+        """Replace a fact of the agent's device by a new one; answers the new id.
+
+        Raises:
+            AuthorizationDeniedError: the device is not active, or another one holds the fact.
+            FactNotFoundError, ConflictError: as `Mesh.supersede` does.
+        """
+        with self._mesh.store.writing():
+            self._need_own(fact_id)
+            return self._mesh.supersede(fact_id, text, reason=reason, **columns)
 
     def retract(self, fact_id: str, *, reason: str | None = None) -> None:
-        """Withdraw a fact; it stays in the history."""
-        self._mesh.retract(fact_id, reason=reason)
+        """Withdraw a fact of the agent's device; it stays in the history.
+
+        Raises:
+            AuthorizationDeniedError: the device is not active, or another one holds the fact.
+            FactNotFoundError, ConflictError: as `Mesh.retract` does.
+        """
+        with self._mesh.store.writing():
+            self._need_own(fact_id)
+            self._mesh.retract(fact_id, reason=reason)
+
+    def _need_own(self, fact_id: str) -> None:
+        """Refuse unless the agent's device may act and holds the fact; in the writer's turn."""
+        if (status := self.device.status) != "active":
+            raise AuthorizationDeniedError(
+                f"The agent's device is {status}.",
+                found=self.device.label,
+                hint="the mesh's owner can act with mesh.supersede or mesh.retract",
+            )
+        if facts.owner(self._mesh.store, fact_id) != self.device.device_id:
+            raise AuthorizationDeniedError(
+                "The fact is held by another device.",
+                found=fact_id,
+                hint="an agent changes facts of its own device; the mesh's owner changes any",
+            )
 
     def __repr__(self) -> str:
         """Its name and device."""

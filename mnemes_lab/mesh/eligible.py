@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
 
 from sqlalchemy import delete, insert, select, update
 
 from mnemes_lab.digest import sha256_hex
 from mnemes_lab.errors import MnemesError
 from mnemes_lab.router.rankers import Overlap, OverlapTable
-from mnemes_lab.router.summary import Lexicon, Statistics, TermSummary, lexicon_at
+from mnemes_lab.router.summary import Statistics, TermSummary
 from mnemes_lab.router.terms import TermMemory
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.store import Store
 
@@ -31,8 +29,11 @@ class Eligible:
         summaries: dict[str, TermSummary],
         errors: dict[str, str],
         statistics: Statistics,
+        registered: dict[str, int],
     ) -> None:
         """Freeze what is known; `errors` names shards that could not be summarised."""
+        self.registered = registered
+        self._past: tuple[int, Eligible] | None = None
         self.changes, self.generations = changes, generations
         self.device_ids = sorted(generations)
         self.summaries, self.errors, self.statistics = summaries, errors, statistics
@@ -49,17 +50,35 @@ class Eligible:
             self._tables[router.name] = OverlapTable(self.device_ids, terms)
         return self._tables[router.name]
 
-    def lexicon(self, indexes: Indexes, terms: Sequence[str], recorded: int) -> Lexicon:
-        """Lexical statistics of all these shards at a record time."""
-        if recorded >= self.statistics.last_recorded_at:
-            return self.statistics.snapshot(terms)
-        readable: list[ShardIndex] = []
-        known = [device_id for device_id in self.device_ids if device_id in self.summaries]
-        indexes.settle(known)
-        for device_id in known:
+    def at(self, indexes: Indexes, recorded: int) -> Eligible:
+        """These shards as they were at a record time: what a router and BM25 knew of them then.
+
+        A past answer must not move when facts or devices are added later, and neither may the
+        choice of whom to ask. Present statuses and supplied terms apply: neither has a history.
+        """
+        latest = max([self.statistics.last_recorded_at, *self.registered.values()])
+        if recorded >= latest:
+            return self
+        if self._past is None or self._past[0] != recorded:
+            self._past = recorded, self._then(indexes, recorded)
+        return self._past[1]
+
+    def _then(self, indexes: Indexes, recorded: int) -> Eligible:
+        there = {d: g for d, g in self.generations.items() if self.registered[d] <= recorded}
+        indexes.settle(there)
+        summaries = {}
+        for device_id in sorted(there):
             with contextlib.suppress(MnemesError, OSError, ValueError):  # its visit will say why
-                readable.append(indexes.get(device_id, self.generations[device_id]))
-        return lexicon_at(readable, terms, recorded)
+                index = indexes.get(device_id, there[device_id])
+                supplied = (
+                    self.summaries[device_id].supplied if device_id in self.summaries else None
+                )
+                summaries[device_id] = TermSummary.of(index, supplied, recorded=recorded)
+        statistics = Statistics()
+        statistics.cover(list(summaries.values()))
+        errors = {d: why for d, why in self.errors.items() if d in there}
+        when = {d: self.registered[d] for d in there}
+        return Eligible(self.changes, there, summaries, errors, statistics, when)
 
 
 class ShardView:
@@ -83,11 +102,13 @@ class ShardView:
 
     def _look(self, changes: int) -> Eligible:
         query = (
-            select(t.catalogue.c.device_id, t.catalogue.c.generation)
+            select(t.catalogue.c.device_id, t.catalogue.c.generation, t.devices.c.first_seen_at)
             .join(t.devices, t.devices.c.device_id == t.catalogue.c.device_id)
             .where(t.devices.c.status == "active")
         )
-        generations = {r["device_id"]: r["generation"] for r in self.store.rows(query)}
+        rows = self.store.rows(query)
+        generations = {row["device_id"]: row["generation"] for row in rows}
+        registered = {row["device_id"]: row["first_seen_at"] for row in rows}
         self._read_kept(generations)
         errors: dict[str, str] = {}
         made: list[TermSummary] = []
@@ -103,7 +124,7 @@ class ShardView:
         self._keep(made)
         summaries = {d: s for d, s in self._known.items() if d in generations}
         self._statistics = statistics = _covering(self._statistics, list(summaries.values()))
-        return Eligible(changes, generations, summaries, errors, statistics)
+        return Eligible(changes, generations, summaries, errors, statistics, registered)
 
     def _summarise(self, device_id: str, generation: int) -> TermSummary:
         supplied = self._supplied().get(device_id)

@@ -38,7 +38,14 @@ class Receipt:
         return True
 
     def is_for(self, text: str) -> bool:
-        """Whether it was made for this question, which it does not hold."""
+        """Whether it was made for this question, which it does not hold.
+
+        Raises:
+            InputError: the question is not text.
+            ReceiptError: the receipt cannot be trusted, so it answers nothing.
+        """
+        if not isinstance(text, str):
+            raise InputError("A question is text.", found=text, hint="give the text asked")
         return check_query(self.body, self._ring, text)
 
     def to_json(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,14 +16,15 @@ from sqlalchemy import select, update
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import Clock
-from mnemes_lab.errors import InputError, StoreError
+from mnemes_lab.errors import StoreError
 from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
 from mnemes_lab.mesh.eligible import ShardView
 from mnemes_lab.mesh.found import Found
 from mnemes_lab.mesh.loading import LOADED, REMEMBERED, load_table
+from mnemes_lab.mesh.options import Options, at_least_1, checked_folder
 from mnemes_lab.mesh.questions import QuestionVectors
-from mnemes_lab.mesh.searching import Options, Searcher
+from mnemes_lab.mesh.searching import Searcher
 from mnemes_lab.mesh.tables import MeshTables
 from mnemes_lab.store import changes, control, facts
 from mnemes_lab.store import tables as t
@@ -99,7 +99,7 @@ class Mesh(MeshTables):
         """Open a mesh's folder, making it when it does not exist or is empty.
 
         Args:
-            path_or_url: The folder.
+            path_or_url: The folder; a leading `~` is the user's own.
             seed: Makes ids, instants and keys repeatable; for experiments, not for secrets. A mesh
                 keeps its seed; a reopened one continues its streams. One process at a time.
             encoder: `"minilm"`, `"hash"`, `"hash:256"`, a model's folder or name, or an object
@@ -113,21 +113,24 @@ class Mesh(MeshTables):
             index_bytes: Most memory of loaded indexes kept.
 
         Raises:
+            InputError: an argument that cannot be used; nothing was made.
             NotAMeshError, SchemaAheadError, ReadOnlyError, StoreBusyError: about the folder.
             EncoderMismatchError: the mesh was encoded by another model or size.
             ReceiptKeyError: a key that receipts on record need is missing.
         """
-        if "://" in str(path_or_url):
-            raise InputError(
-                "A mesh lives in a folder.", found=str(path_or_url), hint="give a path"
-            )
-        store = Store.open(
-            Path(path_or_url), seed=seed, clock=clock, read_only=read_only, handles=handles
-        )
+        folder = checked_folder(path_or_url)
+        seed = None if seed is None else frames.whole_number(seed, "seed")
+        handles = at_least_1(handles, "handles")
+        index_bytes = at_least_1(index_bytes, "index_bytes")
+        machine = min(4, os.cpu_count() or 1)
+        workers = machine if threads is None else at_least_1(threads, "threads")
+        store = Store.open(folder, seed=seed, clock=clock, read_only=read_only, handles=handles)
         try:
             chosen = settle_encoder(store, encoder, change=reencode)
-            workers = threads or min(4, os.cpu_count() or 1)
-            return cls(store, chosen, threads=workers, index_bytes=index_bytes)
+            mesh = cls(store, chosen, threads=workers, index_bytes=index_bytes)
+            if reencode:
+                mesh.refresh()
+            return mesh
         except BaseException:
             store.close()
             raise
@@ -219,7 +222,10 @@ class Mesh(MeshTables):
     def load_records(
         self, records: Sequence[Mapping[str, Any]], *, encode: bool = True, progress: bool = False
     ) -> pl.DataFrame:
-        """Store plain records, such as parsed JSON lines; see :meth:`load`."""
+        """Store plain records, such as parsed JSON lines; see :meth:`load`.
+
+        What is not a mapping of columns to values is a refused row.
+        """
         table, bad = frames.read_records(records, LOADED, required=["device", "text"])
         return self._load(table, bad, encode, progress)
 
@@ -309,7 +315,11 @@ class Mesh(MeshTables):
             ids, texts = ["q0"], [frames.whole_text(queries)]
             own: list[str | None] = [None]
         else:
-            kind = frames.kind_of(queries)
+            kind = frames.kind_of(
+                queries,
+                "one text, or a frame with query_id and text",
+                'polars.DataFrame({"query_id": ["q0"], "text": ["when?"]})',
+            )
             table = frames.read(queries, schemas.Queries, optional=("device_id",))
             ids, texts, own = (table[c].to_list() for c in ("query_id", "text", "device_id"))
         asker_id = self._asker_id(asker)

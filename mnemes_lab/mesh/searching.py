@@ -49,20 +49,21 @@ class Searcher:
         askers: Sequence[str | None],
     ) -> Answered:
         """Answer questions (query_id, text, requester) with their vectors."""
-        eligible = self.view.now()
+        present = self.view.now()
         now = self.store.now()
         valid, recorded = points(options.as_of, now)
+        eligible = present.at(self.indexes, recorded)
         request = Request(
             options.k, valid, recorded, options.namespaces, options.exhaustive, self.threads
         )
         batch = Batch(
             [text for _, text, _ in asked],
             vectors,
-            lambda terms: eligible.lexicon(self.indexes, terms, recorded),
+            eligible.statistics.snapshot,
             lambda at: self._load(eligible, at),
             self.store.clock.stopwatch,
             request,
-            eligible.memory if recorded >= eligible.statistics.last_recorded_at else None,
+            eligible.memory,
             lambda shards: self.indexes.settle(eligible.device_ids[at] for at in shards),
         )
         questions = [Question(*one) for one in asked]

@@ -15,7 +15,7 @@ import polars as pl
 
 from mnemes_lab import schemas
 from mnemes_lab.errors import BudgetError
-from mnemes_lab.frames import give_back, kind_of, read
+from mnemes_lab.frames import give_back, kind_of, read, whole_number
 
 RRF = 60
 MAX_K = 1000
@@ -41,9 +41,10 @@ def checked_k(k: int) -> int:
     Raises:
         BudgetError: below 1 or not a whole number.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise BudgetError("k must be a whole number of at least 1.", found=k)
-    return min(k, MAX_K)
+    number = whole_number(k, "k", BudgetError, hint="an int of at least 1")
+    if number < 1:
+        raise BudgetError("k must be at least 1.", found=number, hint=f"1 to {MAX_K}")
+    return min(number, MAX_K)
 
 
 def in_order(

@@ -13,10 +13,11 @@ import polars as pl
 
 from mnemes_lab import schemas
 from mnemes_lab.errors import BudgetError, InputError
-from mnemes_lab.frames import give_back, kind_of, read
+from mnemes_lab.frames import give_back, kind_of, read, whole_number
 from mnemes_lab.text.lexicon import ascii_tokens, routing_tokens
 
 Scores = npt.NDArray[np.int64]
+MAX_BUDGET = 1_000_000  # no mesh has more shards; a larger number is a mistake
 
 
 class Overlap(NamedTuple):
@@ -43,7 +44,7 @@ def router_named(name: str) -> Overlap:
     Raises:
         InputError: none; the nearest names are given.
     """
-    if name not in ROUTERS:
+    if not isinstance(name, str) or name not in ROUTERS:
         near = difflib.get_close_matches(str(name), ROUTERS, n=2) or sorted(ROUTERS)
         raise InputError("No such router.", found=name, hint=f"one of {near}")
     return ROUTERS[name]
@@ -82,15 +83,30 @@ def initial_budget(budget: int | None, eligible: int, *, exhaustive: bool) -> in
     """How many shards the first wave searches: all, the budget, or min(2, eligible).
 
     Raises:
-        BudgetError: a budget that is not a whole number of at least 1.
+        BudgetError: a budget that is not a whole number from 1 to 1,000,000.
     """
-    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-        raise BudgetError("budget must be a whole number.", found=budget)
-    if budget is not None and budget < 1:
-        raise BudgetError(
-            "budget must be at least 1.", found=budget, hint="None means min(2, eligible shards)"
-        )
+    budget = checked_shards(budget, "budget", "None means min(2, eligible shards)")
     return eligible if exhaustive else min(2 if budget is None else budget, eligible)
+
+
+def checked_shards(number: int | None, what: str, hint: str) -> int | None:
+    """A usable number of shards, or None.
+
+    Raises:
+        BudgetError: not a whole number from 1 to 1,000,000.
+    """
+    if number is None:
+        return None
+    number = whole_number(number, what, BudgetError)
+    if number < 1:
+        raise BudgetError(f"{what} must be at least 1.", found=number, hint=hint)
+    if number > MAX_BUDGET:
+        raise BudgetError(
+            f"{what} must be at most {MAX_BUDGET}.",
+            found=number,
+            hint="exhaustive=True asks every shard",
+        )
+    return number
 
 
 def rank_shards(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -158,7 +159,19 @@ class RowSpace:
         limit = self.batch.pool
         line = nth_best(score, limit) if len(score) > limit else 0.0
         keys = np.flatnonzero(score >= line if line > 0 else score > 0)
-        return in_order(keys.tolist(), score[keys].tolist(), self.ids(keys), limit)
+        return self._ordered(keys, score[keys])
+
+    def _ordered(self, keys: Ints, scores: npt.NDArray[np.float64]) -> Ranked:
+        """`in_order` cut to the pool, without sorting all of many rows that tie at its border."""
+        limit = self.batch.pool
+        if len(keys) > limit:
+            line = nth_best(scores, limit)
+            above, tied = np.flatnonzero(scores > line), keys[scores == line]
+            wanted = limit - len(above)
+            first = nsmallest(wanted, zip(self.ids(tied), tied.tolist(), strict=True))
+            keys = np.concatenate([keys[above], np.array([key for _, key in first], np.int64)])
+            scores = np.concatenate([scores[above], np.full(wanted, line)])
+        return in_order(keys.tolist(), scores.tolist(), self.ids(keys), limit)
 
     # --- vectors -----------------------------------------------------------------------------
     def vector(self, questions: list[int]) -> dict[int, Ranked]:
@@ -166,10 +179,7 @@ class RowSpace:
         nominees = {q: self._nominees(q) for q in questions}
         nominees = {q: keys for q, keys in nominees.items() if len(keys)}
         scores = self._canonical(nominees)
-        return {
-            q: in_order(keys.tolist(), scores[q].tolist(), self.ids(keys), self.batch.pool)
-            for q, keys in nominees.items()
-        }
+        return {q: self._ordered(keys, scores[q]) for q, keys in nominees.items()}
 
     def _nominees(self, q: int) -> Ints:
         """Every row that can be among the P best: by approximate score and a safe margin."""

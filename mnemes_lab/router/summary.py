@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -39,18 +38,33 @@ class TermSummary:
     supplied: str | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, index: ShardIndex, supplied: str | None = None) -> TermSummary:
-        """Summarise a shard from its index; `supplied` terms stand in for its own."""
-        postings = index.postings
+    def of(
+        cls, index: ShardIndex, supplied: str | None = None, *, recorded: int | None = None
+    ) -> TermSummary:
+        """Summarise a shard from its index.
+
+        Args:
+            index: The shard's index.
+            supplied: Terms that stand in for its own.
+            recorded: As the shard was at this instant. Rows are in order of acceptance, so what
+                was on record is a prefix of them and of every posting list.
+        """
+        postings, columns = index.postings, index.columns
+        rows, df = len(index), np.diff(postings.indptr)
+        if recorded is not None and recorded < index.last_recorded_at:
+            rows = int(np.searchsorted(columns.times["recorded_at"], recorded, side="right"))
+            early = (postings.rows < rows).astype(np.int64)
+            df = np.add.reduceat(early, postings.indptr[:-1]) if len(early) else df
+        held = zip(postings.terms, df.tolist(), strict=True)
         return cls(
             str(index.stamp["device_id"]),
             index.generation,
-            len(index),
-            int(postings.lengths.sum()),
-            index.last_recorded_at,
-            dict(zip(postings.terms, np.diff(postings.indptr).tolist(), strict=True)),
-            ascii_tokens(" ".join(index.columns.text)),
-            sorted(set(index.columns.namespace)),
+            rows,
+            int(postings.lengths[:rows].sum()),
+            int(columns.times["recorded_at"][rows - 1]) if rows else 0,
+            {term: count for term, count in held if count},
+            ascii_tokens(" ".join(columns.text[:rows])),
+            sorted(set(columns.namespace[:rows])),
             supplied,
         )
 
@@ -164,21 +178,3 @@ class Lexicon:
     def average_length(self) -> float:
         """Mean number of terms in a fact."""
         return self.length / self.facts if self.facts else 0.0
-
-
-def lexicon_at(indexes: Iterable[ShardIndex], terms: Sequence[str], recorded: int) -> Lexicon:
-    """Statistics as they were at a past record time, counted from the indexes themselves.
-
-    Rows are in order of acceptance, so what was on record is a prefix of every posting list.
-    """
-    facts = length = 0
-    df: dict[str, Any] = dict.fromkeys(terms, 0)
-    for index in indexes:
-        rows = int(np.searchsorted(index.columns.times["recorded_at"], recorded, side="right"))
-        facts += rows
-        length += int(index.postings.lengths[:rows].sum())
-        for term in terms:
-            found = index.postings.get(term)
-            if found is not None:
-                df[term] += int(np.searchsorted(found[0], rows, side="left"))
-    return Lexicon(facts, length, df)

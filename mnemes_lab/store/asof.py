@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mnemes_lab.clock import to_us
+from mnemes_lab.errors import InputError
 
 
 class AsOf(NamedTuple):
@@ -40,4 +41,20 @@ class AsOf(NamedTuple):
 
 def points(as_of: AsOf | None, now: int) -> tuple[int | None, int]:
     """The points a question looks at: both at `now` unless an `AsOf` says otherwise."""
+    as_of = checked_as_of(as_of)
     return (now, now) if as_of is None else as_of.micros(now)
+
+
+def checked_as_of(as_of: AsOf | None) -> AsOf | None:
+    """An `AsOf` or None, and nothing that could be taken for a time on either axis.
+
+    Raises:
+        InputError: anything else.
+    """
+    if as_of is not None and not isinstance(as_of, AsOf):
+        raise InputError(
+            "as_of must be an AsOf or None.",
+            found=as_of,
+            hint='AsOf(valid_at="2031-06-11T09:30:00Z") names the axis of the time',
+        )
+    return as_of

@@ -9,7 +9,7 @@ import polars as pl
 from sqlalchemy import Connection, insert, select, update
 
 from mnemes_lab.clock import from_us
-from mnemes_lab.errors import ConflictError, InputError
+from mnemes_lab.errors import ConflictError, CorruptStoreError, InputError
 from mnemes_lab.frames import read_records
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.control import active_device
@@ -96,7 +96,11 @@ def _change(
             fresh |= {"fact_id": fact_id, "version": old["version"] + 1}
             if closed_as == "superseded":
                 fresh |= {"fact_id": _new_id(store, row.get("fact_id")), "version": 1}
-        with handle.begin() as conn:
+        if device_id in store.stuck:
+            raise CorruptStoreError(
+                f"The shard of device {device_id} cannot be written: {store.stuck[device_id]}"
+            )
+        with handle.reading() as conn:
             state = state_of(conn, device_id)
         generation = state["generation"] + 1
         now = store.now()

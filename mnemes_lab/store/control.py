@@ -346,6 +346,8 @@ def authenticate(store: Store, token: str, actor_id: str | None = None) -> str:
     Raises:
         InvalidCredentialError, DeviceNotActiveError, ActorNotFoundError, AuthorizationDeniedError
     """
+    if not isinstance(token, str):
+        raise InvalidCredentialError("The credential is not valid.")
     device, colon, secret = token.strip().partition(":")
     try:
         device_id = parse_uuid4(device)

@@ -122,18 +122,21 @@ def named(path: Path) -> Iterator[None]:
         raise _name(error, path) from error
 
 
+def _shown(path: Path) -> str:
+    """A file's name, with its device where it is a shard."""
+    return f"shards/{path.parent.name}/{path.name}" if path.name == "memory.db" else path.name
+
+
 def _name(error: Exception, path: Path) -> StoreError:
     text = str(getattr(error, "orig", None) or error)
-    low = text.lower()
+    low, name = text.lower(), _shown(path)
     if "locked" in low or "busy" in low:
         return StoreBusyError(
-            f"Another writer kept {path.name} for over {BUSY_SECONDS:g} s; nothing was written.",
+            f"Another writer kept {name} for over {BUSY_SECONDS:g} s; nothing was written.",
             hint="try again, or close the other process",
         )
     if "readonly" in low or "read-only" in low:
-        return ReadOnlyError(
-            f"{path.name} cannot be written.", hint="check the folder's permissions"
-        )
+        return ReadOnlyError(f"{name} cannot be written.", hint="check the folder's permissions")
     if "unable to open" in low:
         hint = (
             "the folder is read-only and holds an unfinished write-ahead log; "
@@ -141,13 +144,13 @@ def _name(error: Exception, path: Path) -> StoreError:
             if _wal(path).exists() and not os.access(path.parent, os.W_OK)
             else "is the file missing or its folder not writable?"
         )
-        return StoreError(f"{path.name} cannot be opened.", hint=hint)
+        return StoreError(f"{name} cannot be opened.", hint=hint)
     if "full" in low:
-        return StoreError(f"There is no room to write {path.name}.", hint="free some disk space")
+        return StoreError(f"There is no room to write {name}.", hint="free some disk space")
     if isinstance(error, OperationalError | sqlite3.OperationalError) and "malformed" not in low:
-        return StoreError(f"{path.name}: {text}.")
+        return StoreError(f"{name}: {text}.")
     return CorruptStoreError(
-        f"{path.name} is damaged: {text}.", hint="run `mnemes-lab check`, restore from a backup"
+        f"{name} is damaged: {text}.", hint="run `mnemes-lab check`, restore from a backup"
     )
 
 

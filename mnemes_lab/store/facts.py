@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
 
 from mnemes_lab import schemas
-from mnemes_lab.errors import FactNotFoundError
+from mnemes_lab.errors import CorruptStoreError, FactNotFoundError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
@@ -130,24 +130,28 @@ class _Batch:
             if self.reasons[i] is None and device_id not in self.base:
                 known = state.get(device_id)
                 self.reasons[i] = f"device is {known['status']}" if known else "unknown device"
+            elif self.reasons[i] is None and device_id in self.store.stuck:
+                why = self.store.stuck[device_id]
+                self.reasons[i] = f"the device's shard cannot be written: {why}"
 
     def _brought(self, rows: list[int], content: dict[int, bytes]) -> None:
         """Rows whose id came with them: new, a repeat of the same fact, or a conflict."""
         wanted = {self.columns["fact_id"][i] for i in rows}
         held = _held(self.store, wanted)
-        seen: dict[str, tuple[str, bytes]] = {}
+        seen: dict[str, Held] = {}
         for i in rows:
             fact_id, device_id = self.columns["fact_id"][i], self.columns["device_id"][i]
             known = seen.get(fact_id) or held.get(fact_id)
             if known is None:
                 self.ids[i], self.outcome[i] = fact_id, "stored"
-                seen[fact_id] = (device_id, content[i])
-            elif known == (device_id, content[i]):
+                seen[fact_id] = Held(device_id, [content[i]])
+            elif known.device_id == device_id and content[i] in known.contents:
                 self.ids[i], self.outcome[i] = fact_id, "duplicate"
-                self.reasons[i] = "this fact is held already"
+                since = known.since if content[i] == known.contents[-1] else " and updated since"
+                self.reasons[i] = f"this fact is held already{since}"
             else:
-                what = "another device" if known[0] != device_id else "other content"
-                self.reasons[i] = (
+                what = "another device" if known.device_id != device_id else "other content"
+                self.reasons[i] = known.problem or (
                     f"fact id {fact_id!r} is taken by a fact with {what}. "
                     "Hint: leave the id out, or supersede the fact"
                 )
@@ -160,7 +164,13 @@ class _Batch:
             by_device.setdefault(owners[i], {}).setdefault(content[i], i)
         new: list[int] = []
         for device_id, firsts in by_device.items():
-            held = self._same_content(device_id, list(firsts))
+            try:
+                held = self._same_content(device_id, list(firsts))
+            except CorruptStoreError as error:
+                for i in rows:
+                    if owners[i] == device_id:
+                        self._refuse(i, f"the device's shard cannot be read: {error}")
+                continue
             for key, i in firsts.items():
                 if key in held:
                     self.ids[i], self.outcome[i] = held[key], "duplicate"
@@ -202,14 +212,25 @@ class _Batch:
         owners = self.columns["device_id"]
         first = {(owners[i], content[i]): self.ids[i] for i in reversed(made) if self.ids[i]}
         for i in made:
-            if self.ids[i] is None:
+            if self.ids[i] is None and self.reasons[i] is None:
                 self.ids[i], self.outcome[i] = first[owners[i], content[i]], "duplicate"
                 self.reasons[i] = "repeats another row of this load"
 
     def write(self) -> None:
-        """Announce, write each shard in one transaction, publish."""
-        if not self.by_device:
-            return
+        """Write what is to be stored; a shard that fails refuses its own rows only."""
+        while self.by_device:
+            failed = self._try()
+            if failed is None:
+                return
+            device_id, error = failed
+            for i in self.by_device.pop(device_id):
+                self._refuse(i, f"the device's shard cannot be written: {error}")
+
+    def _refuse(self, i: int, reason: str) -> None:
+        self.ids[i], self.outcome[i], self.reasons[i] = None, "refused", reason
+
+    def _try(self) -> tuple[str, Exception] | None:
+        """Announce, write each shard in one transaction, publish; or undo and name what failed."""
         devices = sorted(self.by_device)
         reserved = [
             (self.ids[i], d, self.base[d][0] + 1) for d in devices for i in self.by_device[d]
@@ -221,13 +242,17 @@ class _Batch:
             "undo" if len(devices) > 1 else "keep",
         )
         written = {}
-        try:
-            for device_id in devices:
+        for device_id in devices:
+            try:
                 written[device_id] = self._write_shard(device_id)
-        except BaseException:
-            self.store.abandon()
-            raise
+            except CorruptStoreError as error:
+                self.store.abandon(untouched=device_id)
+                return device_id, error
+            except BaseException:
+                self.store.abandon()
+                raise
         self.store.publish(written)
+        return None
 
     def _write_shard(self, device_id: str) -> tuple[int, int]:
         rows = self.by_device[device_id]
@@ -298,19 +323,35 @@ def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
     return owners
 
 
-def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
-    """Device and content key of each fact that is on record."""
+class Held(NamedTuple):
+    """What is on record under a fact id: contents of all versions, oldest first."""
+
+    device_id: str
+    contents: list[bytes]
+    since: str = ""
+    problem: str | None = None
+
+
+def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, Held]:
+    """What is on record under each of these ids."""
     by_device: dict[str, list[str]] = {}
     for fact_id, device_id in owners(store, sorted(fact_ids)).items():
         by_device.setdefault(device_id, []).append(fact_id)
-    held = {}
+    held: dict[str, Held] = {}
     for device_id, ids in sorted(by_device.items()):
-        handle = store.shard(device_id)
-        for part in _chunks(ids):
-            query = select(t.facts).where(t.facts.c.fact_id.in_(part)).order_by(t.facts.c.version)
-            for row in handle.rows(query):
-                rest = tuple(row[c] for c in CONTENT)
-                held[row["fact_id"]] = (device_id, content_key(row["content_digest"], rest))
+        try:
+            handle = store.shard(device_id)
+            for part in _chunks(ids):
+                query = select(t.facts).where(t.facts.c.fact_id.in_(part))
+                for row in handle.rows(query.order_by(t.facts.c.version)):
+                    key = content_key(row["content_digest"], tuple(row[c] for c in CONTENT))
+                    known = held.get(row["fact_id"])
+                    since = f" and {row['closed_as']} since" if row["closed_as"] else ""
+                    contents = [*known.contents, key] if known else [key]
+                    held[row["fact_id"]] = Held(device_id, contents, since)
+        except CorruptStoreError as error:
+            problem = f"the fact with this id cannot be compared: {error}"
+            held |= {fact_id: Held(device_id, [], problem=problem) for fact_id in ids}
     return held
 
 

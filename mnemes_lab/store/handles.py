@@ -55,7 +55,7 @@ class ShardHandles:
         if not path.exists():
             self._need_new(device_id)
             make_shard(path, self.mesh_id, device_id)
-        opened = Shard(path, device_id, frozen=self.read_only)
+        opened = Shard(path, device_id, self.mesh_id, frozen=self.read_only)
         with self._guard:
             handle = self._handles.setdefault(device_id, opened)
             self.total_opens += handle is opened

@@ -151,11 +151,6 @@ class Indexes:
         return index
 
     def _check_state(self, state: RowMapping, stamp: Mapping[str, Any]) -> None:
-        if (state["mesh_id"], state["device_id"]) != (stamp["mesh_id"], stamp["device_id"]):
-            raise CorruptStoreError(
-                f"The shard of device {stamp['device_id']} belongs to another mesh or device.",
-                hint="restore the right memory.db",
-            )
         if state["generation"] < stamp["generation"]:
             raise CorruptStoreError(
                 f"The shard of device {stamp['device_id']} is older than the catalogue "

@@ -11,7 +11,7 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from mnemes_lab import schemas
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.asof import AsOf, checked_as_of
 from mnemes_lab.store.facts import history_rows, owner
 from mnemes_lab.store.shard import Shard
 from mnemes_lab.store.store import Store
@@ -33,6 +33,7 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
 
     Cost: opens every shard that was ever written.
     """
+    as_of = checked_as_of(as_of)
     query = select(t.catalogue.c.device_id, t.catalogue.c.generation)
     if device_id is not None:
         query = query.where(t.catalogue.c.device_id == device_id)

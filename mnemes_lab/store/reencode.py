@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from rich.console import Console
 from rich.progress import track
 from sqlalchemy import select, update
 
-from mnemes_lab.errors import EncoderMismatchError
+from mnemes_lab.errors import EncoderMismatchError, MnemesError
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
-from mnemes_lab.text.encode import Encoder, HashEncoder, default_encoder, encoder_from
+from mnemes_lab.text.encode import (
+    AbsentEncoder,
+    Encoder,
+    HashEncoder,
+    default_encoder,
+    encoder_from,
+)
 
 _LOG = logging.getLogger("mnemes_lab")
 
@@ -35,9 +42,10 @@ def settle_encoder(store: Store, wanted: Encoder | str | None, *, change: bool) 
     """
     state = store.state()
     recorded = state["encoder"]
+    encoder: Encoder
     if wanted is None and recorded is not None:
-        wanted = state["encoder_name"]
-    if wanted is None:
+        encoder = _on_record(state["encoder_name"], state["encoder_dim"], recorded)
+    elif wanted is None:
         encoder, notice = default_encoder()
         if notice:
             _LOG.warning(notice)
@@ -57,11 +65,23 @@ def settle_encoder(store: Store, wanted: Encoder | str | None, *, change: bool) 
             )
         cache = VectorCache(store.folder / "vectors.db")
         try:
-            reencode(store, encoder, cache, progress=True)
+            reencode(store, encoder, cache, progress=sys.stderr.isatty())
         finally:
             cache.close()
     store.encoder = encoder.fingerprint
     return encoder
+
+
+def _on_record(name: str, dim: int, fingerprint: str) -> Encoder:
+    """The encoder a mesh was made with, or what stands in for it where it is not at hand."""
+    try:
+        encoder = encoder_from(name)
+        if encoder.fingerprint == fingerprint:
+            return encoder
+        problem = None
+    except MnemesError as error:
+        problem = error
+    return AbsentEncoder(name, dim, fingerprint, problem)
 
 
 def _record(encoder: Encoder) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,22 +34,34 @@ class HandleMetrics(NamedTuple):
 class Shard:
     """An open shard: one engine over one device's file."""
 
-    def __init__(self, path: Path, device_id: str, *, frozen: bool) -> None:
+    def __init__(self, path: Path, device_id: str, mesh_id: str, *, frozen: bool) -> None:
         """Check what the file is, bring an older one forward unless `frozen`, open it lazily."""
-        self.path, self.device_id = path, device_id
+        self.path, self.device_id, self.mesh_id = path, device_id, mesh_id
         with named(path):
             found = check_identity(path, t.SHARD_ID, t.GENERATION)
         if found < t.GENERATION:
             bring_forward(path, t.GENERATION, read_only=frozen)
         self.engine = make_engine(path, readonly=frozen)
 
-    def begin(self) -> contextlib.AbstractContextManager[Connection]:
-        """One transaction that may write."""
-        return transaction(self.engine, self.path)
+    @contextlib.contextmanager
+    def begin(self, *, reading: bool = False) -> Iterator[Connection]:
+        """One transaction, which may write unless it is only `reading`.
+
+        Raises:
+            CorruptStoreError: the file is damaged, or holds the shard of somebody else.
+        """
+        with transaction(self.engine, self.path, reading=reading) as conn:
+            state = state_of(conn, self.device_id)
+            if (state["mesh_id"], state["device_id"]) != (self.mesh_id, self.device_id):
+                raise CorruptStoreError(
+                    f"The shard of device {self.device_id} belongs to another mesh or device.",
+                    hint="restore the right memory.db",
+                )
+            yield conn
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """One transaction that only reads, and so waits for no writer."""
-        return transaction(self.engine, self.path, reading=True)
+        return self.begin(reading=True)
 
     def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
         """The rows of a query."""

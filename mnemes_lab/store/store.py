@@ -92,6 +92,7 @@ class Store(ShardHandles):
         self._reader = make_engine(self.path, readonly=True)
         self._writer: Engine | None = None if read_only else make_engine(self.path)
         self.closed = False
+        self.stuck: dict[str, str] = {}  # shards that an unfinished write left unusable, and why
         self.encoder: str | None = None  # fingerprint stamped into the shards that are written
         try:
             state = self.state()
@@ -304,42 +305,64 @@ class Store(ShardHandles):
     def _notes(self) -> Sequence[RowMapping]:
         return self.rows(select(t.pending_writes).order_by(t.pending_writes.c.device_id))
 
-    def abandon(self) -> None:
-        """After a failure between announce and publish: finish or undo at once, if possible."""
+    def abandon(self, *, untouched: str | None = None) -> None:
+        """After a failure between announce and publish: finish or undo at once, if possible.
+
+        Args:
+            untouched: A shard whose transaction failed: nothing was written to it.
+        """
         with contextlib.suppress(StoreError):
-            self._finish(self._notes())
+            notes = self._notes()
+            for note in notes:
+                if note["device_id"] == untouched:
+                    self._settle(note, None, [])
+            self._finish([note for note in notes if note["device_id"] != untouched])
 
     def _finish(self, notes: Sequence[RowMapping]) -> None:
-        """Bring announced shards to a whole state: see the module's rules."""
+        """Bring announced shards to a whole state: see the module's rules.
+
+        A shard that cannot be brought there is `stuck`: its note stays and it takes no writes, but
+        it holds up no other device.
+        """
+        self.stuck = {}
         for note in notes:
             device_id, base = note["device_id"], note["base_generation"]
-            handle = self.shard(device_id)
-            with handle.begin() as conn:
-                if note["on_crash"] == "undo":
-                    conn.execute(delete(t.facts).where(t.facts.c.generation > base))
-                    count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
-                    conn.execute(update(t.shard_state).values(generation=base, facts=count))
-                conn.execute(update(t.shard_state).values(encoder=self.state()["encoder"]))
-                now = state_of(conn, device_id)
-                kept = conn.execute(
-                    select(t.facts.c.fact_id, t.facts.c.generation)
-                    .where(t.facts.c.generation > base, t.facts.c.version == 1)
-                    .order_by(t.facts.c.fact_id)
-                ).all()
-            for unfinished in handle.path.parent.glob("memory.db.*.new*"):
+            try:
+                with self.shard(device_id).begin() as conn:
+                    if note["on_crash"] == "undo":
+                        conn.execute(delete(t.facts).where(t.facts.c.generation > base))
+                        count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
+                        conn.execute(update(t.shard_state).values(generation=base, facts=count))
+                    conn.execute(update(t.shard_state).values(encoder=self.state()["encoder"]))
+                    now = state_of(conn, device_id)
+                    query = select(t.facts.c.fact_id, t.facts.c.generation)
+                    query = query.where(t.facts.c.generation > base, t.facts.c.version == 1)
+                    kept = conn.execute(query.order_by(t.facts.c.fact_id)).all()
+            except StoreBusyError:
+                raise
+            except (StoreError, OSError) as error:
+                self.stuck[device_id] = str(error)
+                continue
+            for unfinished in self.shard_path(device_id).parent.glob("memory.db.*.new*"):
                 unfinished.unlink(missing_ok=True)  # of a writer that died making the file
-            with self.pooled() as conn:
-                conn.execute(
-                    delete(t.fact_index).where(
-                        t.fact_index.c.device_id == device_id, t.fact_index.c.generation > base
-                    )
-                )
-                if kept:
-                    rows = [
-                        {"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept
-                    ]
-                    conn.execute(insert(t.fact_index), rows)
-                self._publish(conn, {device_id: (now["generation"], now["facts"])})
+            self._settle(note, (now["generation"], now["facts"]), [(f, g) for f, g in kept])
+
+    def _settle(
+        self, note: RowMapping, state: tuple[int, int] | None, kept: list[tuple[str, int]]
+    ) -> None:
+        """Make pooled.db say what a shard says, and drop the note; no state: as it was before."""
+        device_id, base = note["device_id"], note["base_generation"]
+        later = (t.fact_index.c.device_id == device_id) & (t.fact_index.c.generation > base)
+        with self.pooled() as conn:
+            conn.execute(delete(t.fact_index).where(later))
+            if kept:
+                rows = [{"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept]
+                conn.execute(insert(t.fact_index), rows)
+            if state is None:
+                mine = t.pending_writes.c.device_id == device_id
+                conn.execute(delete(t.pending_writes).where(mine))
+            else:
+                self._publish(conn, {device_id: state})
 
     def _need_open(self) -> None:
         if self.closed:

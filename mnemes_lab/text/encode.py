@@ -15,7 +15,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mnemes_lab.errors import EncoderError, InputError, MnemesError, NotFiniteError
+from mnemes_lab.errors import (
+    EncoderError,
+    InputError,
+    MissingExtraError,
+    MnemesError,
+    NotFiniteError,
+)
 from mnemes_lab.text.lexicon import Postings
 from mnemes_lab.text.sentence import MINILM_PACKAGE, SentenceEncoder, Vectors, installed
 
@@ -175,6 +181,31 @@ def _features(term: str) -> list[tuple[str, float]]:
     marked = f"<{term}>"
     trigrams = [(f" {marked[i : i + 3]}", weight / 2) for i in range(len(marked) - 2)]
     return [(term, weight), *trigrams]
+
+
+class AbsentEncoder:
+    """Stands in for an encoder that is on record and not at hand: knows all but how to encode.
+
+    Whatever needs no new vector works; encoding says what is missing.
+    """
+
+    def __init__(self, name: str, dim: int, fingerprint: str, problem: Exception | None) -> None:
+        """Keep what is on record, and why the encoder could not be had."""
+        self.name, self.dim, self.fingerprint = name, dim, fingerprint
+        self._problem = problem
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Refuse.
+
+        Raises:
+            EncoderError: always; MissingExtraError where an extra would bring the encoder.
+        """
+        if isinstance(self._problem, MissingExtraError):
+            raise self._problem
+        raise EncoderError(
+            f"The encoder {self.name!r} ({self.fingerprint}) is not at hand.",
+            hint="pass it: Mesh.open(..., encoder=...), or change it: mesh.reencode('hash')",
+        ) from self._problem
 
 
 # --- choosing --------------------------------------------------------------------------------

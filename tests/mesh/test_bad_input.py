@@ -7,17 +7,21 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from mnemes_lab import AsOf, Mesh
 from mnemes_lab.errors import (
+    AuthorizationDeniedError,
+    BudgetError,
     DeviceNotActiveError,
     DeviceNotFoundError,
     InputError,
+    InvalidCredentialError,
     MnemesError,
     NotAMeshError,
     ReadOnlyError,
@@ -25,6 +29,8 @@ from mnemes_lab.errors import (
     SchemaError,
     StoreBusyError,
 )
+from mnemes_lab.router import rowspace
+from mnemes_lab.router.merge import in_order
 from mnemes_lab.store import engine
 from mnemes_lab.store import store as store_module
 
@@ -524,3 +530,184 @@ def test_every_refusal_is_one_family_and_tells_three_things(mesh, open_mesh, tmp
         told.append(str(caught.value))
     assert json.dumps(told)
     assert sum("Hint" in text for text in told) >= len(told) - 1
+
+
+# --- arguments -------------------------------------------------------------------------------
+def test_an_agent_changes_facts_of_its_own_device_only(mesh):
+    mine, other = mesh.agent("mine"), mesh.agent("other")
+    held, theirs = mine.remember("pump off"), other.remember("valve on")
+    before = mesh.facts()
+    for use in (lambda: mine.supersede(theirs, "valve off"), lambda: mine.retract(theirs)):
+        with pytest.raises(AuthorizationDeniedError, match=r"another device.*Hint"):
+            use()
+    mine.device.quarantine()
+    for use in (lambda: mine.supersede(held, "pump on"), lambda: mine.retract(held)):
+        with pytest.raises(AuthorizationDeniedError, match=r"quarantined.*Hint"):
+            use()
+    assert mesh.facts().equals(before)
+    mine.device.reactivate()
+    mine.retract(mine.supersede(held, "pump on"))
+    mesh.retract(theirs)  # the mesh's owner acts on any
+    assert set(mesh.facts()["status"]) == {"superseded", "retracted"}
+
+
+WRONG = [("seed", seed) for seed in (True, 7.0, "7", [7], 1 << 9999)]
+WRONG += [(name, n) for name in ("threads", "handles", "index_bytes") for n in (0, -1, 1.5)]
+
+
+def test_a_mesh_is_not_made_with_a_wrong_argument(open_mesh, tmp_path):
+    for name, value in WRONG:
+        with pytest.raises(InputError, match=f"^{name} .*Hint"):
+            open_mesh(**{name: value})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (None, "", "a\0b", "a\ud83d", 7, b"mesh", "sqlite:///x", "~nobody-so-named/mesh"):
+        with pytest.raises(InputError, match=r"folder.*Hint"):
+            Mesh.open(path, seed=7, encoder="hash:64")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tilde_is_the_users_own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    with Mesh.open("~/mesh", seed=7, encoder="hash:64") as mesh:
+        assert mesh.store.folder == tmp_path / "mesh"
+
+
+def test_whole_numbers_of_any_library_are_read(open_mesh):
+    mesh = open_mesh(seed=np.int64(7), threads=np.int32(2), handles=np.uint8(2))
+    assert mesh.store.seed == 7
+    load(mesh, "pump off", "pump on", "pump gone")
+    found = mesh.search("pump", k=np.int64(2), budget=np.uint8(1), max_shards=np.int16(1))
+    assert found.texts() == mesh.search("pump", k=2, budget=1, max_shards=1).texts()
+    assert found.hits.height == 2
+    assert found.receipt.verify()
+
+
+@pytest.mark.parametrize("name", ["k", "budget", "max_shards"])
+def test_what_is_no_count_is_refused_by_name(unused, name):
+    for value in (0, -1, True, 1.0, "2", np.float64(2), np.True_):
+        with pytest.raises(BudgetError, match=f"^{name} must be .*Hint"):
+            unused.search("x", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["budget", "max_shards"])
+def test_a_count_of_shards_that_no_mesh_has_is_refused(unused, name):
+    assert unused.search("x", **{name: 10**6}).complete
+    for value in (10**6 + 1, 1 << 9999):
+        with pytest.raises(BudgetError, match=f"^{name} .*Hint"):
+            unused.search("x", **{name: value})
+
+
+OPTIONS = [({name: v}, name) for name in ("expand", "exhaustive") for v in (None, 1, "no", [])]
+OPTIONS += [({"as_of": v}, "as_of") for v in ("2031-01-01T00:00:00Z", ("x", "y"), 7, AsOf)]
+OPTIONS += [({"namespaces": v}, "list of texts") for v in (7, "general", b"general", [7], [None])]
+OPTIONS += [({"namespaces": ["a", v]}, "namespace is blank") for v in ("", " ", "\u200b", "\u3164")]
+OPTIONS += [({"namespaces": ["a", v]}, "half a character") for v in ("a\nb", "a\0", "\ud83d")]
+
+
+def test_an_option_of_a_wrong_kind_is_refused_by_name(unused):
+    before = unused.receipts().height
+    for options, named in OPTIONS:
+        with pytest.raises(InputError, match=f"{named}.*Hint"):
+            unused.search("x", **options)
+    assert unused.receipts().height == before
+
+
+def test_namespaces_may_come_one_by_one(mesh):
+    load(mesh, "pump off", namespace="n1")
+    load(mesh, "pump on", namespace="n2")
+    assert mesh.search("pump", namespaces=(n for n in ["n2"])).texts() == ["pump on"]
+
+
+def test_a_record_that_is_none_is_a_refused_row(mesh):
+    good = {"device": "a", "text": "pump off"}
+    answers = mesh.load_records([7, good, None, "text", [("device", "a")]])
+    assert answers["outcome"].to_list() == ["refused", "stored", *["refused"] * 3]
+    assert set(answers["reason"].to_list()) == {"not a record", None}
+    assert mesh.facts()["text"].to_list() == ["pump off"]
+    assert mesh.load_records([None])["reason"].to_list() == ["not a record"]
+
+
+def test_what_is_no_list_of_records_is_refused(unused):
+    record = {"device": "a", "text": "x"}
+    for records in (None, 7, "text", record, pl.DataFrame([record])):
+        with pytest.raises(InputError, match=r"Records must be a list.*Hint"):
+            unused.load_records(records)
+
+
+def test_a_ttl_that_ends_never_or_at_once_is_refused(mesh):
+    agent = mesh.agent("a")
+    for ttl in (timedelta(0), timedelta(days=-1), timedelta.max, 3600, "1h", datetime.max):
+        with pytest.raises(InputError, match=r"ttl.*Found"):
+            agent.remember("x", ttl=ttl)
+    assert mesh.facts().is_empty()
+    agent.remember("x", ttl=timedelta(hours=1))
+    assert mesh.facts()["expires_at"].null_count() == 0
+
+
+def test_what_is_no_credential_opens_nothing(unused):
+    for token in (None, 7, b"x:y", ["x"], "", ":", "x"):
+        with pytest.raises(InvalidCredentialError, match="not valid"):
+            unused.authenticate(token)
+
+
+def test_a_receipt_is_for_text_only(unused):
+    receipt = unused.search("x").receipt
+    for text in (None, 7, b"x", ["x"]):
+        with pytest.raises(InputError, match="question is text"):
+            receipt.is_for(text)
+
+
+def test_what_is_no_question_is_refused(unused):
+    for queries in (None, 7, ["a", "b"], {"text": ["x"]}, b"x"):
+        with pytest.raises(InputError, match=r"one text, or a frame with query_id and text.*Hint"):
+            unused.search(queries)
+
+
+def test_a_lazy_frame_is_to_be_collected(unused):
+    lazy = pl.LazyFrame({"query_id": ["q"], "text": ["x"], "device": ["a"]})
+    for use in (unused.search, unused.load):
+        with pytest.raises(SchemaError, match=r"LazyFrame.*Hint: call \.collect\(\)"):
+            use(lazy)
+
+
+def test_a_reason_ends_with_one_full_stop(mesh):
+    (answer,) = load(mesh, 5)
+    assert answer["reason"] == "text: found int 5, wanted text"
+    for text in (5, "", "a\0b", "\ud83d"):
+        with pytest.raises(InputError) as caught:
+            mesh.agent("a").remember(text)
+        assert ".." not in str(caught.value)
+        assert str(caught.value).endswith(".")
+
+
+def test_many_ties_are_cut_as_if_all_were_sorted(mesh, monkeypatch):
+    same = [{"device": f"d{i % 3}", "text": "pump off", "namespace": f"n{i}"} for i in range(300)]
+    better = [{"device": "d1", "text": f"pump pump {i}"} for i in range(9)]
+    mesh.load_records(same + better)
+    sorted_rows = []
+
+    def counted(keys, scores, ids, limit):
+        sorted_rows.append(len(keys))
+        return in_order(keys, scores, ids, limit)
+
+    monkeypatch.setattr(rowspace, "in_order", counted)
+    quick = mesh.search("pump", exhaustive=True, k=20)
+    assert sorted_rows == [100, 100]  # the pool, of 309 rows that match
+
+    def all_sorted(self, keys, scores):
+        return in_order(keys.tolist(), scores.tolist(), self.ids(keys), self.batch.pool)
+
+    monkeypatch.setattr(rowspace.RowSpace, "_ordered", all_sorted)
+    assert quick.hits.equals(mesh.search("pump", exhaustive=True, k=20).hits)
+
+
+def test_a_frame_as_of_something_else_is_refused(mesh):
+    with pytest.raises(InputError, match="AsOf"):
+        mesh.facts(as_of="2031-01-01T00:00:00Z")
+    with pytest.raises(InputError, match="No such router"):
+        mesh.search("x", router=[])

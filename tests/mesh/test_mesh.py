@@ -596,3 +596,32 @@ def test_a_replacement_may_bring_its_own_id(open_mesh):
     old = mesh.agent("a").remember("pump off")
     assert mesh.supersede(old, "pump on", fact_id="pump-2") == "pump-2"
     assert mesh.facts().filter(fact_id="pump-2")["text"].item() == "pump on"
+
+
+class OwnEncoder:
+    """An encoder only its author has."""
+
+    name, dim, fingerprint = "mine", 4, "mine-1"
+
+    def encode(self, texts):
+        return np.array([[len(text), 1.0, 2.0, 3.0] for text in texts], np.float32)
+
+
+def test_a_mesh_whose_encoder_is_not_at_hand_still_opens(tmp_path):
+    with Mesh.open(tmp_path / "m", encoder=OwnEncoder()) as mesh:
+        mesh.agent("a").remember("pump off")
+        mesh.search("pump")
+    with Mesh.open(tmp_path / "m") as mesh:
+        assert mesh.facts()["text"].to_list() == ["pump off"]
+        assert "broken" not in mesh.check()["outcome"].cast(pl.String).to_list()
+        with pytest.raises(EncoderError, match=r"'mine'.*not at hand.*Hint: pass it"):
+            mesh.search("a question nobody asked")
+        mesh.reencode("hash:16")
+        assert mesh.search("pump", k=1).texts() == ["pump off"]
+
+
+def test_changing_the_encoder_while_opening_leaves_nothing_stale(tmp_path):
+    with Mesh.open(tmp_path / "m", encoder="hash:16") as mesh:
+        mesh.load_records([{"device": d, "text": f"{d} off"} for d in "ab"])
+    with Mesh.open(tmp_path / "m", encoder="hash:8", reencode=True) as mesh:
+        assert set(mesh.check()["outcome"].cast(pl.String)) == {"ok"}

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from mnemes_lab import AsOf, Mesh
 from mnemes_lab.clock import from_us
 from mnemes_lab.router.search import Batch, Request
-from mnemes_lab.router.summary import lexicon_at
+from mnemes_lab.router.summary import Statistics, TermSummary
 from mnemes_lab.store.changes import supersede
 from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.text.cache import content_key
@@ -52,6 +52,13 @@ class Fact:
     valid_from: int | None = None
     valid_to: int | None = None
     expires_at: int | None = None
+
+
+def statistics_at(shards: Any, recorded: int) -> Statistics:
+    """Lexical statistics of some shards as they were at a record time."""
+    statistics = Statistics()
+    statistics.cover([TermSummary.of(shard, recorded=recorded) for shard in shards])
+    return statistics
 
 
 def seen(fact: Fact, recorded: int, valid: int | None, namespaces: Iterable[str] | None) -> bool:
@@ -183,7 +190,7 @@ def core(
     batch = Batch(
         questions,
         question_vectors,
-        lambda terms: lexicon_at(shards, terms, recorded),
+        statistics_at(shards, recorded).snapshot,
         shards.__getitem__,
         lambda: lambda: 0.0,
         Request(k, valid, recorded, namespaces, True, threads),
@@ -663,3 +670,26 @@ def test_public_sets_answer_alike_from_many_devices_and_from_one(open_mesh, name
         hits.append(mesh.search(queries, exhaustive=True, k=20).hits.drop("device_id"))
     assert hits[0].height == 20 * len(asked)
     assert hits[0].equals(hits[1])
+
+
+# --- law 5 with a budget: whom to ask does not move either ----------------------------------------
+@pytest.mark.parametrize("router", ["overlap", "overlap:ascii"])
+@pytest.mark.parametrize(
+    "how", [{"budget": 1}, {"budget": 1, "expand": True}, {"exhaustive": True}]
+)
+def test_a_past_answer_and_its_route_stay_as_they_were(open_mesh, router, how):
+    mesh = open_mesh()
+    mesh.agent("a").remember("pumps at pier")
+    old = mesh.agent("b").remember("flour is blue at the jar")
+    then = AsOf(recorded_at=from_us(mesh.store.now()))
+    question = "which pumps at pier four"
+    before = mesh.search(question, as_of=then, router=router, **how)
+    for i in range(5):
+        mesh.agent("b").remember(f"the pumps at pier four number {i}")
+    mesh.agent("c").remember("which pumps at pier four are new")
+    mesh.retract(old)
+    after = mesh.search(question, as_of=then, router=router, **how)
+    assert after.hits.equals(before.hits)
+    same = ["device_id", "step", "score", "selected", "reason", "results"]
+    assert after.trace.select(same).equals(before.trace.select(same))
+    assert before.trace["device_id"].n_unique() == 2

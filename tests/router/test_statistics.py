@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,18 @@ from hypothesis import strategies as st
 
 from mnemes_lab import schemas
 from mnemes_lab.digest import sha256_hex
-from mnemes_lab.router.summary import Statistics, TermSummary, lexicon_at, summaries_frame
+from mnemes_lab.router.summary import Lexicon, Statistics, TermSummary, summaries_frame
 from mnemes_lab.store.index import ShardIndex
 from mnemes_lab.text.lexicon import ascii_tokens, idf, routing_tokens, tokens
 
 WORDS = ["pump", "valve", "off", "on", "KX-77", "Düse", "泵站", "!!!"]
+
+
+def lexicon_at(indexes: Iterable[ShardIndex], terms: Iterable[str], recorded: int) -> Lexicon:
+    """Statistics of some shards as they were at a record time."""
+    statistics = Statistics()
+    statistics.cover([TermSummary.of(index, recorded=recorded) for index in indexes])
+    return statistics.snapshot(terms)
 
 
 def shard(device: str, texts: list[str], *, generation: int = 2, start: int = 0) -> ShardIndex:

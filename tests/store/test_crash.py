@@ -284,7 +284,7 @@ def test_a_full_disk_is_named_and_stores_nothing(open_mesh, monkeypatch):
     mesh.store.drop_handles()
     pragmas = engine_module._RW
     monkeypatch.setattr(engine_module, "_RW", (*pragmas, "PRAGMA max_page_count=1"))
-    with pytest.raises(StoreError, match=r"no room to write memory\.db.*Hint"):
+    with pytest.raises(StoreError, match=r"no room to write shards/.*memory\.db.*Hint"):
         mesh.load_records([{"device": "a", "text": f"{i} " * 50} for i in range(500)], encode=False)
     monkeypatch.setattr(engine_module, "_RW", pragmas)
     mesh.store.drop_handles()

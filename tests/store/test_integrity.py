@@ -174,7 +174,7 @@ def test_a_shard_in_the_place_of_another_is_named(folder, reopened):
     a, b = (folder / "shards" / device_of(folder, label) for label in "ab")
     shutil.copy(a / "memory.db", b / "memory.db")
     found = bad(reopened())
-    assert found[f"shards/{b.name}", "catalogue"][0] == "broken"
+    assert found[f"shards/{b.name}", "file"][0] == "broken"
     assert f"shards/{a.name}" not in {item for item, _ in found}
 
 
@@ -186,7 +186,7 @@ def test_a_shard_in_the_place_of_another_is_named(folder, reopened):
         ("UPDATE facts SET content_digest = zeroblob(32) WHERE fact_id = 'f2'", "content"),
         ("UPDATE facts SET fact_id = 'f9' WHERE fact_id = 'f2'", "fact index"),
         ("UPDATE shard_state SET generation = 9", "catalogue"),
-        ("UPDATE shard_state SET mesh_id = 'another'", "catalogue"),
+        ("UPDATE shard_state SET mesh_id = 'another'", "file"),
         ("UPDATE shard_state SET facts = 9", "catalogue"),
         ("DELETE FROM shard_state", "file"),
     ],
@@ -287,3 +287,58 @@ def test_a_damaged_vector_cache_costs_time_and_nothing_else(folder, reopened):
     mesh = reopened()
     assert mesh.search("pump off", exhaustive=True).hits.equals(before)
     assert {outcome for outcome, _ in bad(mesh).values()} <= {"pending"}
+
+
+# --- one bad shard holds up nobody else --------------------------------------------------------
+def overwrite(path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def spoil(folder, label: str, how: str) -> None:
+    """Damage a device's shard the way disks and people do."""
+    path = folder / "shards" / device_of(folder, label) / "memory.db"
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    elif how == "gone":
+        path.unlink()
+    elif how == "flipped":
+        for page in range(1, path.stat().st_size // 4096):
+            overwrite(path, page * 4096, b"\xff" * 64)
+    else:
+        other = folder / "shards" / device_of(folder, "b") / "memory.db"
+        shutil.copy(other, path)
+
+
+@pytest.mark.parametrize("how", ["cut", "gone", "flipped", "swapped"])
+def test_a_damaged_shard_refuses_its_own_rows_only(folder, reopened, how):
+    spoil(folder, "a", how)
+    mesh = reopened()
+    rows = [{"device": d, "text": f"new on {d}"} for d in ("b", "a", "c")]
+    answers = mesh.load_records(rows, encode=False)
+    assert answers["outcome"].to_list() == ["stored", "refused", "stored"]
+    assert device_of(folder, "a") in answers["reason"][1]
+    mesh.agent("b").remember("and one more")
+    mesh.close()
+    mesh = reopened()
+    damaged = device_of(folder, "a")
+    broken = {item for (item, _), (outcome, _) in bad(mesh).items() if outcome == "broken"}
+    assert broken == {f"shards/{damaged}"}
+    found = mesh.search("new", exhaustive=True)
+    assert not found.complete
+    assert {"new on b", "new on c", "and one more"} <= set(found.texts())
+
+
+def test_a_shard_damaged_after_a_write_was_announced_is_fenced_off(folder, reopened):
+    mesh = reopened()
+    a, b = (mesh.device(label).device_id for label in "ab")
+    generation = {r["device_id"]: r["generation"] for r in mesh.catalogue().to_dicts()}
+    mesh.store.announce({d: generation[d] for d in (a, b)}, [], "undo")
+    mesh.close()
+    spoil(folder, "a", "cut")
+    mesh = reopened()
+    assert list(mesh.store.stuck) == [a]
+    answers = mesh.load_records([{"device": d, "text": "late"} for d in "ab"], encode=False)
+    assert answers["outcome"].to_list() == ["refused", "stored"]
+    assert "late" in mesh.facts(device="b")["text"].to_list()

@@ -290,8 +290,9 @@ def test_no_shard_is_made_for_a_stranger_or_in_place_of_a_lost_one(open_mesh, tm
     mesh.close()
     shutil.rmtree(tmp_path / "mesh" / "shards" / device)
     mesh = open_mesh(seed=None, encoder=None)
-    with pytest.raises(CorruptStoreError, match=r"missing.*Hint: restore"):
-        load(mesh, a="y")
+    answer = mesh.load(pl.DataFrame({"device": ["a", "b"], "text": ["y", "z"]}))
+    assert answer["outcome"].to_list() == ["refused", "stored"]
+    assert "missing" in answer["reason"][0] and "Hint: restore" in answer["reason"][0]
     assert not (tmp_path / "mesh" / "shards" / device / "memory.db").exists()
 
 
