@@ -6,6 +6,7 @@ as a handful of verbs that take and give frames.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -16,10 +17,10 @@ from sqlalchemy import select, update
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import Clock
-from mnemes_lab.errors import StoreError
+from mnemes_lab.errors import MnemesError, StoreError
 from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
-from mnemes_lab.mesh.eligible import ShardView
+from mnemes_lab.mesh.eligible import Eligible, ShardView
 from mnemes_lab.mesh.found import Found
 from mnemes_lab.mesh.loading import LOADED, REMEMBERED, load_table
 from mnemes_lab.mesh.options import Options, at_least_1, checked_folder
@@ -234,7 +235,7 @@ class Mesh(MeshTables):
     ) -> pl.DataFrame:
         answers = load_table(self.store, table, bad)
         if encode and answers.height:
-            self.refresh(progress=progress)
+            self._summarise(progress)
         return answers
 
     def _add_records(self, records: list[dict[str, Any]], device_id: str) -> pl.DataFrame:
@@ -360,9 +361,16 @@ class Mesh(MeshTables):
     # --- upkeep ------------------------------------------------------------------------------
     def refresh(self, *, progress: bool = False) -> None:
         """Bring every active shard's index and summary up to date, encoding what is new."""
+        eligible = self._summarise(progress)
+        for device_id, generation in eligible.generations.items():
+            with contextlib.suppress(MnemesError, OSError):  # a search or `check` tells
+                self.indexes.get(device_id, generation)
+
+    def _summarise(self, progress: bool) -> Eligible:
+        """Summaries of all active shards; those that changed are indexed for it."""
         self.indexes.progress = progress
         try:
-            self.view.now()
+            return self.view.now()
         finally:
             self.indexes.progress = False
 
