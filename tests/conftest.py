@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import settings
+
+from mnemes_lab import Mesh
 
 # A slow machine must not turn a law into a failure; CI must try the same cases every time.
 settings.register_profile("dev", deadline=None)
@@ -54,3 +58,15 @@ class FrameKind:
 def frame_kind(request: pytest.FixtureRequest) -> FrameKind:
     """Runs a test once for each kind of frame."""
     return FrameKind(request.param)
+
+
+@pytest.fixture
+def open_mesh(tmp_path: Path) -> Iterator[Callable[..., Mesh]]:
+    """Opens a mesh in a folder of the test by name; every one is closed afterwards."""
+    with ExitStack() as stack:
+
+        def opener(name: str = "mesh", **options: Any) -> Mesh:
+            options = {"seed": 7, "encoder": "hash:64", **options}
+            return stack.enter_context(Mesh.open(tmp_path / name, **options))
+
+        yield opener
