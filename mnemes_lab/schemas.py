@@ -21,7 +21,7 @@ import dataframely as dy
 import polars as pl
 
 STATUSES = ["active", "quarantined", "revoked"]
-FACT_STATUSES = ["active", "superseded", "retracted", "expired"]
+FACT_STATUSES = ["active", "superseded", "retracted", "expired", "redacted"]
 KINDS = [
     "durable_fact",
     "preference",
@@ -38,6 +38,16 @@ OUTCOMES = ["stored", "duplicate", "refused"]
 TOOL_PROFILES = ["agent", "operator"]
 REASONS = ["budget", "exhaustive", "expanded", "over_budget", "failed"]
 CERTIFICATES = ["exact", "calibrated", "none"]
+OPERATION_KINDS = ["observe", "assert", "supersede", "revoke", "redact", "adjudicate"]
+EDGE_TYPES = [
+    "observed_by",
+    "recorded_by",
+    "derived_from",
+    "supports",
+    "contradicts",
+    "supersedes",
+    "retrieved_from",
+]
 CHECKS = ["ok", "pending", "broken"]
 
 
@@ -76,6 +86,7 @@ class Devices(dy.Schema):
     first_seen_at = _instant("registration")
     last_seen_at = _instant("last sign of life of the device itself")
     status_changed_at = _instant("when the status was set")
+    clock_ahead_ms = _real("most that its own times ran ahead of the mesh's; 0 is never seen")
 
 
 class Actors(dy.Schema):
@@ -115,6 +126,10 @@ class Facts(dy.Schema):
     expires_at = _instant("when it stops being current", nullable=True)
     superseded_by = _text("the fact that replaced it", nullable=True)
     version = _count("1, and one more for every update")
+    closed_at = _instant("when this version stopped being on record", nullable=True)
+    superseded_from = _instant(
+        "start of validity of what replaced it; before it, this one still holds", nullable=True
+    )
 
 
 class FactHistory(dy.Schema):
@@ -124,8 +139,14 @@ class FactHistory(dy.Schema):
     version = _count("1, and one more for every update", key=True)
     text = _text("the statement in this version")
     status = _enum(FACT_STATUSES, "what became of this version")
+    valid_from = _instant("start of validity, inclusive", nullable=True)
+    valid_to = _instant("end of validity, exclusive", nullable=True)
     recorded_at = _instant("when this version was accepted")
-    closed_at = _instant("when it stopped being current", nullable=True)
+    expires_at = _instant("when it stops being current", nullable=True)
+    closed_at = _instant("when it stopped being on record", nullable=True)
+    superseded_from = _instant(
+        "start of validity of what replaced it; before it, this one still holds", nullable=True
+    )
     superseded_by = _text("the fact that replaced it", nullable=True)
     reason = _text("why it was closed", nullable=True)
 
@@ -138,6 +159,57 @@ class Answers(dy.Schema):
     fact_id = _text("the fact that now holds the content", nullable=True)
     device_id = _text("the device it belongs to", nullable=True)
     reason = _text("why it was refused or what it repeats", nullable=True)
+
+
+class Operations(dy.Schema):
+    """Who asked for which change of state, once per change, oldest first."""
+
+    operation_id = _key("version 4 UUID")
+    idempotency_key = _text("the caller's; unique per requesting device", nullable=True)
+    requesting_device_id = _text("who asked; the mesh's own id for its owner")
+    requesting_actor_id = _text("the actor who asked", nullable=True)
+    recording_device_id = _text("whose shard keeps it; null if none or several", nullable=True)
+    recording_server_id = _text("the mesh that accepted it")
+    operation_kind = _enum(OPERATION_KINDS, "what sort of change")
+    target_kind = _text("kind of what it changes")
+    target_id = _text("id of what it changes")
+    content_digest = _text("sha256: and the hex digest of the content")
+    observed_at = _instant("when somebody saw it", nullable=True)
+    valid_time = _instant("when it holds in the world", nullable=True)
+    recorded_at = _instant("when the mesh accepted it")
+    receipt_id = _text("op-receipt: and the operation's id")
+
+
+class Edges(dy.Schema):
+    """Provenance: which item stands to which other in what relation, oldest first."""
+
+    edge_id = _key("version 4 UUID")
+    edge_type = _enum(EDGE_TYPES, "the source <type> the target")
+    source_kind = _text("kind of the item the edge leaves")
+    source_id = _text("id of the item the edge leaves")
+    target_kind = _text("kind of the item the edge enters")
+    target_id = _text("id of the item the edge enters")
+    operation_id = _text("the operation that recorded it")
+    actor_id = _text("the operation's actor", nullable=True)
+    device_id = _text("a device of the operation", nullable=True)
+    valid_from = _instant("start of validity, inclusive", nullable=True)
+    valid_to = _instant("end of validity, exclusive", nullable=True)
+    observed_at = _instant("when somebody saw it", nullable=True)
+    recorded_at = _instant("when the mesh accepted it")
+    content_digest = _text("sha256: and the hex digest of the evidence", nullable=True)
+    metadata = _text("canonical JSON", nullable=True)
+    supersedes_edge_id = _text("the edge it replaces", nullable=True)
+
+
+class Items(dy.Schema):
+    """What a lineage reached."""
+
+    item_kind = _key("fact, operation, actor, device or any other kind")
+    item_id = _key("id within the kind")
+    depth = _count("steps from the root")
+    label = _text("words for people; null when the mesh does not know the item", nullable=True)
+    device = _text("label of the device it belongs to", nullable=True)
+    recorded_at = _instant("when the mesh first knew it", nullable=True)
 
 
 class Catalogue(dy.Schema):
@@ -283,6 +355,9 @@ PUBLIC: dict[str, type[dy.Schema]] = {
     "facts": Facts,
     "history": FactHistory,
     "answers": Answers,
+    "operations": Operations,
+    "edges": Edges,
+    "items": Items,
     "catalogue": Catalogue,
     "summaries": Summaries,
     "queries": Queries,
