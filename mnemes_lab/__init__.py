@@ -21,7 +21,8 @@ from mnemes_lab.mesh.mesh import Mesh
 from mnemes_lab.mesh.scenario import Scenario, load_scenario, scenario_names
 from mnemes_lab.router.merge import merge_hits
 from mnemes_lab.router.rankers import rank_shards
-from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.asof import AsOf, as_of
+from mnemes_lab.store.lineage import Lineage, lineage
 from mnemes_lab.text.encode import Encoder, HashEncoder, SentenceEncoder
 
 __version__ = "0.1.0"
@@ -34,12 +35,15 @@ __all__ = [
     "Found",
     "HashEncoder",
     "LabClock",
+    "Lineage",
     "Mesh",
     "Receipt",
     "Scenario",
     "SentenceEncoder",
     "Workload",
+    "as_of",
     "errors",
+    "lineage",
     "load_scenario",
     "make_workload",
     "merge_hits",

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from mnemes_lab.errors import InstantError
 
@@ -81,6 +81,16 @@ def rfc3339(us: int) -> str:
     if fraction:
         text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
     return text + "+00:00"
+
+
+def spelled(value: Any) -> Any:
+    """A value as JSON can hold it: an instant as microseconds, anything else as it is.
+
+    Example:
+        >>> spelled(EPOCH), spelled("text")
+        (0, 'text')
+    """
+    return to_us(value) if isinstance(value, datetime) else value
 
 
 class Clock(Protocol):

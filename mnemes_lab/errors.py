@@ -55,6 +55,14 @@ class InstantError(InputError):
     """A time without an offset, or one that cannot be read."""
 
 
+class InvalidAsOfError(InstantError):
+    """A point or interval on the two time axes that makes no sense."""
+
+
+class InvalidProvenanceError(InputError):
+    """An edge or operation that the rules of provenance do not allow."""
+
+
 class SchemaError(InputError):
     """A frame that does not have the shape its name promises; ``problems`` lists all of them."""
 
@@ -117,6 +125,14 @@ class FactNotFoundError(NotFoundError):
     """No fact has this id."""
 
 
+class OperationNotFoundError(NotFoundError):
+    """No operation has this id, or none had at the record time asked for."""
+
+
+class EdgeNotFoundError(NotFoundError):
+    """No provenance edge has this id."""
+
+
 class ReceiptNotFoundError(NotFoundError):
     """No receipt has this id."""
 
@@ -143,6 +159,10 @@ class BootstrapRejectedError(StoreError):
 
 class ConflictError(StoreError, ValueError):
     """The same identity with other content, or a fact that has already been replaced."""
+
+
+class IdempotencyConflictError(ConflictError):
+    """The same key for another request."""
 
 
 # --- text and routing ------------------------------------------------------------------------

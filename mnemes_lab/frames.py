@@ -184,6 +184,32 @@ def read_rows(
     return pl.DataFrame(out), bad
 
 
+def read_some(frame: Any, instants: Sequence[str], others: Sequence[str]) -> pl.DataFrame:
+    """Those of some columns that a frame has, instants read by the rules of the door.
+
+    Raises:
+        MissingColumnError: the first of `instants` is absent.
+        SchemaError: instants that cannot be read.
+    """
+    kind_of(frame)
+    source = nw.from_native(frame, eager_only=True)
+    have = [str(name) for name in source.columns]
+    _check_columns(have, {}, [instants[0]], "drop")
+    bad: dict[int, str] = {}
+    utc = pl.Datetime("us", "UTC")
+    table = [_column(source[n], n, utc, bad) for n in instants if n in have]
+    if bad:
+        raise SchemaError("Some instants cannot be read.", problems=list(bad.values())[:_MANY])
+    return pl.DataFrame(table + [_polars(source[n]).alias(n) for n in others if n in have])
+
+
+def keep_rows(frame: Any, keep: pl.Series) -> Any:
+    """The rows of a pandas or polars frame where `keep` is true, in their order."""
+    if kind_of(frame) == "polars":
+        return frame.filter(keep)
+    return frame.loc[keep.to_numpy()].reset_index(drop=True)
+
+
 def read_records(
     records: Sequence[Mapping[str, Any]], columns: Mapping[str, pl.DataType], *, required: list[str]
 ) -> tuple[pl.DataFrame, dict[int, str]]:

@@ -111,9 +111,10 @@ class SeededIds:
         True
     """
 
-    def __init__(self, seed: int, *, position: int = 0) -> None:
-        """Continue the stream of `seed` after `position` identities."""
-        self._key = hashlib.sha256(f"mnemes-lab/ids/v1\0{seed}".encode()).digest()
+    def __init__(self, seed: int, *, position: int = 0, stream: str = "") -> None:
+        """Continue the stream of `seed` with this name after `position` identities."""
+        name = f"mnemes-lab/ids/v1\0{seed}" + (f"\0{stream}" if stream else "")
+        self._key = hashlib.sha256(name.encode()).digest()
         self.position = position
 
     def uuid4s(self, n: int) -> list[str]:

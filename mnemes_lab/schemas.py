@@ -201,6 +201,15 @@ class Edges(dy.Schema):
     supersedes_edge_id = _text("the edge it replaces", nullable=True)
 
 
+class EdgeAnswers(dy.Schema):
+    """What became of each edge that was to be recorded, in input order."""
+
+    row = _count("position in the input, from 0", key=True)
+    outcome = _enum(OUTCOMES, "stored, duplicate of an edge already held, or refused")
+    edge_id = _text("the edge that says so", nullable=True)
+    reason = _text("why it was refused", nullable=True)
+
+
 class Items(dy.Schema):
     """What a lineage reached."""
 
@@ -357,6 +366,7 @@ PUBLIC: dict[str, type[dy.Schema]] = {
     "answers": Answers,
     "operations": Operations,
     "edges": Edges,
+    "edge_answers": EdgeAnswers,
     "items": Items,
     "catalogue": Catalogue,
     "summaries": Summaries,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from mnemes_lab.clock import from_us
+from mnemes_lab.clock import from_us, spelled
 from mnemes_lab.errors import AuthorizationDeniedError, ConflictError, InputError
-from mnemes_lab.store import control, facts
+from mnemes_lab.store import control, held
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.operations import By, checked_key, digest_of
 
 if TYPE_CHECKING:
+    from mnemes_lab.mesh.changing import Submitted
     from mnemes_lab.mesh.found import Found
     from mnemes_lab.mesh.mesh import Mesh
 
@@ -35,9 +37,13 @@ class Device:
         """Active, quarantined or revoked."""
         return str(control.find_device(self._mesh.store, self.device_id)["status"])
 
-    def heartbeat(self) -> None:
-        """Record a sign of life."""
-        control.heartbeat(self._mesh.store, self.device_id)
+    def heartbeat(self, device_time: datetime | str | None = None) -> None:
+        """Record a sign of life; `device_time` is what the device's own clock shows.
+
+        A clock that runs ahead shows in `clock_ahead_ms` of the `devices` frame. It never decides
+        an order: the mesh's record time does.
+        """
+        control.heartbeat(self._mesh.store, self.device_id, device_time)
 
     def quarantine(self) -> None:
         """Keep it out of searches and writes until reactivated."""
@@ -78,13 +84,22 @@ class Agent:
         self._mesh, self.name, self.actor_id, self.device = mesh, name, actor_id, device
 
     def remember(
-        self, text: str, *, ttl: timedelta | None = None, **columns: str | datetime | None
+        self,
+        text: str,
+        *,
+        ttl: timedelta | None = None,
+        derived_from: Sequence[str] = (),
+        idempotency_key: str | None = None,
+        **columns: str | datetime | None,
     ) -> str:
-        """Store one statement in the agent's namespace.
+        """Store one statement in the agent's namespace, with the trail of who said it.
 
         Args:
             text: The statement.
             ttl: How long it stays current.
+            derived_from: Facts it was made from, by id, or other items as ``kind:id``. A `source`
+                that reads ``fact:<id>`` counts too.
+            idempotency_key: Lets a retry get the first answer again.
             **columns: Any other column of the `facts` frame that a caller may set.
 
         Returns:
@@ -92,14 +107,25 @@ class Agent:
 
         Raises:
             InputError: the statement was refused; the reason is named.
+            InvalidProvenanceError: it is derived from a fact that is not there.
+            IdempotencyConflictError: the key belongs to another request.
         """
         row: dict[str, Any] = {"namespace": self.name, **columns, "text": text}
+        by, request = self._by(idempotency_key), ""
+        if idempotency_key is not None:
+            seconds = None if ttl is None else str(ttl)
+            told = {name: spelled(value) for name, value in row.items()}
+            request = digest_of([by.device_id, by.actor_id, told, seconds, list(derived_from)])
         if ttl is not None:
             row["expires_at"] = self._end_of(ttl, given="expires_at" in row)
-        answer = self._mesh._add_records([row], self.device.device_id).row(0, named=True)
+        answers = self._mesh._add_record(row, by, derived_from=derived_from, request=request)
+        answer = answers.row(0, named=True)
         if answer["outcome"] == "refused":
             raise InputError(f"The fact was refused: {answer['reason']}.")
         return str(answer["fact_id"])
+
+    def _by(self, key: str | None = None) -> By:
+        return By(self.device.device_id, self.actor_id, checked_key(key))
 
     def _end_of(self, ttl: timedelta, *, given: bool) -> datetime:
         if not isinstance(ttl, timedelta):
@@ -121,10 +147,10 @@ class Agent:
         """
         return self._mesh.search(query, asker=self, k=k, namespaces=[self.name], **options)
 
-    def supersede(
-        self, fact_id: str, /, text: str, *, reason: str | None = None, **columns: Any
-    ) -> str:
+    def supersede(self, fact_id: str, /, text: str, **options: Any) -> str:
         """Replace a fact of the agent's device by a new one; answers the new id.
+
+        Options are those of `Mesh.supersede`: reason, idempotency_key and the new fact's columns.
 
         Raises:
             AuthorizationDeniedError: the device is not active, or another one holds the fact.
@@ -132,10 +158,18 @@ class Agent:
         """
         with self._mesh.store.writing():
             self._need_own(fact_id)
-            return self._mesh.supersede(fact_id, text, reason=reason, **columns)
+            return self._mesh.supersede(fact_id, text, by=self, **options)
 
-    def retract(self, fact_id: str, *, reason: str | None = None) -> None:
+    def update(self, fact_id: str, **options: Any) -> int:
+        """Change a fact of the agent's device under the same id, as `Mesh.update` does."""
+        with self._mesh.store.writing():
+            self._need_own(fact_id)
+            return self._mesh.update(fact_id, by=self, **options)
+
+    def retract(self, fact_id: str, **options: Any) -> None:
         """Withdraw a fact of the agent's device; it stays in the history.
+
+        Options are those of `Mesh.retract`: reason and idempotency_key.
 
         Raises:
             AuthorizationDeniedError: the device is not active, or another one holds the fact.
@@ -143,7 +177,21 @@ class Agent:
         """
         with self._mesh.store.writing():
             self._need_own(fact_id)
-            self._mesh.retract(fact_id, reason=reason)
+            self._mesh.retract(fact_id, by=self, **options)
+
+    def redact(self, fact_id: str, **options: Any) -> bool:
+        """Take the text of a fact of the agent's device out of the mesh, as `Mesh.redact` does."""
+        with self._mesh.store.writing():
+            self._need_own(fact_id)
+            return self._mesh.redact(fact_id, by=self, **options)
+
+    def submit(self, kind: str, target: str, **options: Any) -> Submitted:
+        """Record an operation asked for by the agent, as `Mesh.submit` does."""
+        return self._mesh.submit(kind, target, by=self, **options)
+
+    def add_edge(self, edge_type: str, source: str, target: str, **options: Any) -> str:
+        """Record a provenance edge under an operation of the agent, as `Mesh.add_edge` does."""
+        return self._mesh.add_edge(edge_type, source, target, by=self, **options)
 
     def _need_own(self, fact_id: str) -> None:
         """Refuse unless the agent's device may act and holds the fact; in the writer's turn."""
@@ -153,7 +201,7 @@ class Agent:
                 found=self.device.label,
                 hint="the mesh's owner can act with mesh.supersede or mesh.retract",
             )
-        if facts.owner(self._mesh.store, fact_id) != self.device.device_id:
+        if held.owner(self._mesh.store, fact_id) != self.device.device_id:
             raise AuthorizationDeniedError(
                 "The fact is held by another device.",
                 found=fact_id,

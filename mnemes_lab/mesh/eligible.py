@@ -14,6 +14,7 @@ from mnemes_lab.router.summary import Statistics, TermSummary
 from mnemes_lab.router.terms import TermMemory
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.indexes import Indexes
+from mnemes_lab.store.operations import noted
 from mnemes_lab.store.store import Store
 
 DERIVED, SUPPLIED = "overlap", "supplied"
@@ -204,6 +205,8 @@ class ShardView:
                         payload=payload,
                     )
                 )
+            now = self.store.now()
+            noted(conn, self.store, "assert", f"summary:{device_id}", terms or "", now)
             conn.execute(update(t.mesh).values(changes=t.mesh.c.changes + 1))
         self._known.pop(device_id, None)
 

@@ -20,19 +20,22 @@ from mnemes_lab.clock import Clock
 from mnemes_lab.errors import MnemesError, StoreError
 from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
+from mnemes_lab.mesh.changing import MeshChanges
 from mnemes_lab.mesh.eligible import Eligible, ShardView
+from mnemes_lab.mesh.evidence import MeshEvidence
 from mnemes_lab.mesh.found import Found
 from mnemes_lab.mesh.loading import LOADED, REMEMBERED, load_table
 from mnemes_lab.mesh.options import Options, at_least_1, checked_folder
 from mnemes_lab.mesh.questions import QuestionVectors
 from mnemes_lab.mesh.searching import Searcher
 from mnemes_lab.mesh.tables import MeshTables
-from mnemes_lab.store import changes, control, facts
+from mnemes_lab.store import control, facts, redaction
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.integrity import check_mesh
 from mnemes_lab.store.keys import KeyRing, derive_key
+from mnemes_lab.store.operations import By, noted
 from mnemes_lab.store.reencode import reencode as change_encoder
 from mnemes_lab.store.reencode import settle_encoder
 from mnemes_lab.store.rules import INPUT
@@ -43,7 +46,7 @@ from mnemes_lab.text.encode import Encoder, encoder_from
 Asker = Agent | Device | str | None
 
 
-class Mesh(MeshTables):
+class Mesh(MeshChanges, MeshEvidence, MeshTables):
     """An open mesh. Use as a context manager, or close it.
 
     Example:
@@ -129,6 +132,8 @@ class Mesh(MeshTables):
         try:
             chosen = settle_encoder(store, encoder, change=reencode)
             mesh = cls(store, chosen, threads=workers, index_bytes=index_bytes)
+            if not read_only and redaction.waiting(store):
+                mesh.scrub()
             if reencode:
                 mesh.refresh()
             return mesh
@@ -238,31 +243,10 @@ class Mesh(MeshTables):
             self._summarise(progress)
         return answers
 
-    def _add_records(self, records: list[dict[str, Any]], device_id: str) -> pl.DataFrame:
-        table, bad = frames.read_records(records, REMEMBERED, required=["text"])
-        rows = table.with_columns(pl.lit(device_id).alias("device_id")).select(list(INPUT))
-        return facts.add_facts(self.store, rows, bad)
-
-    def supersede(
-        self, fact_id: str, /, text: str, *, reason: str | None = None, **columns: Any
-    ) -> str:
-        """Replace a current fact by a new one on its device; answers the new id.
-
-        `columns` are any of the new fact's own, its `fact_id` included.
-
-        Raises:
-            FactNotFoundError: no such fact.
-            ConflictError: it was replaced or withdrawn already; the current one is named.
-        """
-        return changes.supersede(self.store, fact_id, {**columns, "text": text}, reason=reason)
-
-    def update(self, fact_id: str, **columns: Any) -> int:
-        """Change a current fact under the same id; answers the new version's number."""
-        return changes.update_fact(self.store, fact_id, columns)
-
-    def retract(self, fact_id: str, *, reason: str | None = None) -> None:
-        """Withdraw a current fact; it stays in the history."""
-        changes.retract(self.store, fact_id, reason=reason)
+    def _add_record(self, record: dict[str, Any], by: By, **options: Any) -> pl.DataFrame:
+        table, bad = frames.read_records([record], REMEMBERED, required=["text"])
+        rows = table.with_columns(pl.lit(by.device_id).alias("device_id")).select(list(INPUT))
+        return facts.add_facts(self.store, rows, bad, by=by, **options)
 
     # --- search ------------------------------------------------------------------------------
     def search(
@@ -356,6 +340,9 @@ class Mesh(MeshTables):
             key_id = self.ring.rotate()
             with self.store.pooled() as conn:
                 conn.execute(update(t.mesh).values(receipt_key_id=key_id))
+                noted(
+                    conn, self.store, "supersede", "receipt_key:current", key_id, self.store.now()
+                )
         return key_id
 
     # --- upkeep ------------------------------------------------------------------------------

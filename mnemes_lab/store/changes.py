@@ -1,4 +1,8 @@
-"""Changing one fact: update, supersede, retract. Each is one transaction in its shard."""
+"""Changing one fact: update, supersede, retract. Each is one transaction in its shard.
+
+A fact that replaces another says from when it holds (`valid_from`): before that instant the other
+one still holds, also for who asks later; without it the other one holds nowhere any more.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,26 @@ import polars as pl
 from sqlalchemy import Connection, insert, select, update
 
 from mnemes_lab.clock import from_us
-from mnemes_lab.errors import ConflictError, CorruptStoreError, InputError
+from mnemes_lab.errors import ConflictError, InputError
 from mnemes_lab.frames import read_records
 from mnemes_lab.store import tables as t
+from mnemes_lab.store import trail
 from mnemes_lab.store.control import active_device
-from mnemes_lab.store.facts import (
-    CONTENT,
-    advance,
-    content_digest,
-    content_key,
-    history_rows,
-    owner,
-    owners,
-)
+from mnemes_lab.store.held import CONTENT, content_digest, content_key, history_rows, owner
+from mnemes_lab.store.operations import By, Envelope, evidence_ids, first_answer, owner_of
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
-from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
+from mnemes_lab.store.writing import Part, commit, put_evidence
 
 
 def supersede(
-    store: Store, fact_id: str, row: Mapping[str, Any], *, reason: str | None = None
+    store: Store,
+    fact_id: str,
+    row: Mapping[str, Any],
+    *,
+    reason: str | None = None,
+    by: By | None = None,
+    request: str = "",
 ) -> str:
     """Replace a current fact by a new one on the same device, in one transaction.
 
@@ -38,6 +42,8 @@ def supersede(
         row: The new fact: `text`, and any other input column; namespace, subject, predicate,
             kind and sensitivity default to those of the old one.
         reason: Why.
+        by: Who asks; None is the mesh's owner.
+        request: Digest of the caller's request, by which its key recognises a retry.
 
     Returns:
         The new fact's id.
@@ -46,89 +52,161 @@ def supersede(
         FactNotFoundError: no such fact.
         ConflictError: it was replaced or withdrawn already; the current head is named.
         InputError: the new row is not acceptable.
+        IdempotencyConflictError: the key belongs to another request.
     """
-    return _change(store, fact_id, dict(row), closed_as="superseded", reason=reason)
+    change = _Change(store, fact_id, "superseded", reason, by or owner_of(store), request)
+    return change.carry_out(dict(row))
 
 
-def update_fact(store: Store, fact_id: str, changes: Mapping[str, Any]) -> int:
+def update_fact(
+    store: Store,
+    fact_id: str,
+    changes: Mapping[str, Any],
+    *,
+    by: By | None = None,
+    request: str = "",
+) -> int:
     """Change a current fact in place: a new version under the same id.
 
     Returns:
         The new version's number.
 
     Raises:
-        FactNotFoundError, ConflictError, InputError
+        FactNotFoundError, ConflictError, InputError, IdempotencyConflictError
     """
-    _change(store, fact_id, dict(changes), closed_as="updated", reason=None)
-    return len(history_rows(store, fact_id))
+    change = _Change(store, fact_id, "updated", None, by or owner_of(store), request)
+    return int(change.carry_out(dict(changes)))
 
 
-def retract(store: Store, fact_id: str, *, reason: str | None = None) -> None:
+def retract(
+    store: Store,
+    fact_id: str,
+    *,
+    reason: str | None = None,
+    by: By | None = None,
+    request: str = "",
+) -> None:
     """Withdraw a current fact. It stays in the history.
 
     Raises:
-        FactNotFoundError, ConflictError
+        FactNotFoundError, ConflictError, IdempotencyConflictError
     """
-    _change(store, fact_id, None, closed_as="retracted", reason=reason)
+    _Change(store, fact_id, "retracted", reason, by or owner_of(store), request).carry_out(None)
 
 
 _KEPT = ("namespace", "subject", "predicate", "kind", "sensitivity")
+_OPERATION = {"superseded": "supersede", "updated": "supersede", "retracted": "revoke"}
 
 
-def _change(
-    store: Store, fact_id: str, row: dict[str, Any] | None, *, closed_as: str, reason: str | None
-) -> str:
-    with store.writing():
-        device_id = active_device(store, owner(store, fact_id))
-        handle = store.shard(device_id)
-        old = _head(store, fact_id)
-        fresh: dict[str, Any] | None = None
-        if row is not None:
-            kept = _KEPT if closed_as == "superseded" else [c for c in INPUT if c != "fact_id"]
-            base = {
-                c: from_us(old[c])
-                if isinstance(INPUT[c], pl.Datetime) and old[c] is not None
-                else old[c]
-                for c in kept
-                if c in old
-            }
-            fresh = _one_row({**base, **row})
-            fresh |= {"fact_id": fact_id, "version": old["version"] + 1}
-            if closed_as == "superseded":
-                fresh |= {"fact_id": _new_id(store, row.get("fact_id")), "version": 1}
-        if device_id in store.stuck:
-            raise CorruptStoreError(
-                f"The shard of device {device_id} cannot be written: {store.stuck[device_id]}"
-            )
-        with handle.reading() as conn:
-            state = state_of(conn, device_id)
-        generation = state["generation"] + 1
-        now = store.now()
-        new_id = fresh["fact_id"] if fresh else None
-        reserved = [(new_id, device_id, generation)] if closed_as == "superseded" and new_id else []
-        store.announce({device_id: state["generation"]}, reserved, "keep")
-        try:
-            with handle.begin() as conn:
-                _close(conn, old, now, generation, closed_as, reason, new_id)
-                if fresh is not None:
-                    keep_key = closed_as == "superseded" or old["dedupe_key"] is not None
-                    _append(conn, fresh, now, generation, with_key=keep_key and not _brought(row))
-                count = state["facts"] + (fresh is not None)
-                advance(store, conn, generation, count, now)
-        except BaseException:
-            store.abandon()
-            raise
-        store.publish({device_id: (generation, count)})
-    return str(new_id)
+class _Change:
+    """One change on its way into a shard."""
 
+    def __init__(
+        self,
+        store: Store,
+        fact_id: str,
+        closed_as: str,
+        reason: str | None,
+        by: By,
+        request: str,
+    ) -> None:
+        self.store, self.fact_id, self.closed_as = store, fact_id, closed_as
+        self.reason, self.by, self.request = reason, by, request
 
-def _brought(row: Mapping[str, Any] | None) -> bool:
-    return bool(row and row.get("fact_id"))
+    def carry_out(self, row: dict[str, Any] | None) -> str:
+        """Close the current version and append the new one; answers the new id or version."""
+        store = self.store
+        with store.writing():
+            if self.by.key is not None:
+                known = first_answer(store, self.by, self.request)
+                if known is not None:
+                    return str(known["answer"])
+            self.device_id = active_device(store, owner(store, self.fact_id))
+            self.old = _head(store, self.fact_id)
+            self.fresh = None if row is None else self._fresh(row)
+            self.brought = bool(row and row.get("fact_id"))
+            self.now = store.now()
+            self._plan()
+            new_ids = []
+            if self.fresh is not None and self.closed_as == "superseded":
+                new_ids = [(self.fresh["fact_id"], self.device_id)]
+            keys = [(self.by.device_id, self.by.key, self.device_id)] if self.by.key else []
+            part = Part(self._write, facts=int(self.fresh is not None))
+            commit(store, {self.device_id: part}, self.now, fact_ids=new_ids, keys=keys)
+        return self.answer
+
+    def _fresh(self, row: dict[str, Any]) -> dict[str, Any]:
+        old, superseding = self.old, self.closed_as == "superseded"
+        kept = _KEPT if superseding else [c for c in INPUT if c != "fact_id"]
+        base = {
+            c: from_us(old[c])
+            if isinstance(INPUT[c], pl.Datetime) and old[c] is not None
+            else old[c]
+            for c in kept
+            if c in old
+        }
+        fresh = _one_row({**base, **row})
+        if superseding:
+            return fresh | {"fact_id": _new_id(self.store, row.get("fact_id")), "version": 1}
+        return fresh | {"fact_id": self.fact_id, "version": old["version"] + 1}
+
+    def _plan(self) -> None:
+        """What is recorded of the change: its operations and edges."""
+        fresh, by = self.fresh, self.by
+        new_id = str(fresh["fact_id"]) if fresh else ""
+        self.answer = {
+            "superseded": new_id,
+            "updated": str(fresh["version"] if fresh else ""),
+            "retracted": "",
+        }[self.closed_as]
+        digest = content_digest(fresh["text"]) if fresh else self.old["content_digest"]
+        start = fresh["valid_from"] if fresh else None
+        self.envelope = Envelope(
+            by,
+            _OPERATION[self.closed_as],
+            f"fact:{self.fact_id}",
+            f"sha256:{digest.hex()}",
+            fresh["observed_at"] if fresh else None,
+            start,
+            self.answer,
+        )
+        self.operation_id, *self.ids = evidence_ids(self.store, self.now, 8)
+        self.statement: Envelope | None = None
+        if fresh and by.actor_id is not None:  # what an agent states anew, it also observed
+            seen = {"observed_at": fresh["observed_at"], "valid_time": start}
+            self.statement = trail.envelope(by._replace(key=None), [new_id], [digest], **seen)
+
+    def _write(self, conn: Connection, generation: int) -> None:
+        fresh, home, now = self.fresh, self.device_id, self.now
+        _close(conn, self.old, now, generation, self.closed_as, self.reason, fresh)
+        operations = [self.envelope.row(self.operation_id, home, now, generation, self.request)]
+        ids = iter(self.ids)
+        edges: list[tuple[Any, ...]] = []
+        if fresh is not None:
+            keep_key = self.closed_as == "superseded" or self.old["dedupe_key"] is not None
+            _append(conn, fresh, now, generation, with_key=keep_key and not self.brought)
+            recorded = self.operation_id
+            if self.statement is not None:
+                recorded = next(ids)
+                operations.append(self.statement.row(recorded, home, now, generation))
+            ends = trail.stated(self.by, str(fresh["fact_id"]), recorded)
+            edges += trail.edge_rows(ends, ids, self.by, recorded, home, now, generation)
+            if self.closed_as == "superseded":
+                new, old = f"fact:{fresh['fact_id']}", f"fact:{self.fact_id}"
+                both = [("supersedes", new, old), ("derived_from", new, old)]
+                edges += trail.edge_rows(
+                    both[:1], ids, self.by, self.operation_id, home, now, generation,
+                    fresh["valid_from"],
+                )  # fmt: skip
+                edges += trail.edge_rows(
+                    both[1:], ids, self.by, self.operation_id, home, now, generation
+                )
+        put_evidence(conn, home, operations, edges)
 
 
 def _new_id(store: Store, brought: str | None) -> str:
     fact_id = brought or store.ids.uuid4s(1)[0]
-    while owners(store, [fact_id]):
+    while trail.owners(store, [fact_id]):
         if brought:
             raise ConflictError("This fact id is taken.", found=brought, hint="leave it out")
         fact_id = store.ids.uuid4s(1)[0]
@@ -154,8 +232,9 @@ def _close(
     generation: int,
     closed_as: str,
     reason: str | None,
-    new_id: str | None,
+    fresh: Mapping[str, Any] | None,
 ) -> None:
+    replaced = closed_as == "superseded" and fresh is not None
     conn.execute(
         update(t.facts)
         .where(t.facts.c.row_key == old["row_key"])
@@ -164,7 +243,8 @@ def _close(
             closed_generation=generation,
             closed_as=closed_as,
             close_reason=reason,
-            superseded_by=new_id if closed_as == "superseded" else None,
+            superseded_by=fresh["fact_id"] if replaced and fresh else None,
+            superseded_from=fresh["valid_from"] if replaced and fresh else None,
             dedupe_key=None,
         )
     )

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
 
 from mnemes_lab import schemas
+from mnemes_lab.clock import to_us
 from mnemes_lab.digest import sha256_hex
 from mnemes_lab.errors import (
     ActorNotFoundError,
@@ -37,6 +40,7 @@ from mnemes_lab.errors import (
 from mnemes_lab.ids import check_name, is_uuid4, parse_uuid4
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.credentials import Credential, mint
+from mnemes_lab.store.operations import noted
 from mnemes_lab.store.store import Store
 
 TRANSITIONS = {
@@ -103,6 +107,9 @@ def register_devices(
             if taken or len(set(ids)) < len(ids):
                 raise ConflictError("A device has this id already.", found=taken or ids)
             _insert_devices(conn, rows, now)
+            what = f"device:{ids[0]}" if len(ids) == 1 else f"mesh:{store.mesh_id}"
+            if ids:
+                noted(conn, store, "assert", what, [row[:4] for row in rows], now)
     return [(d, credential) for d, (credential, _) in zip(ids, minted, strict=True)]
 
 
@@ -209,12 +216,15 @@ def set_status(store: Store, device: str, status: str) -> None:
                 found=device,
                 hint=f"allowed from here: {list(allowed) or 'nothing, revoked is final'}",
             )
+        now = store.now()
         with store.pooled() as conn:
             conn.execute(
                 update(t.devices)
                 .where(t.devices.c.device_id == found["device_id"])
-                .values(status=status, status_changed_at=store.now())
+                .values(status=status, status_changed_at=now)
             )
+            kind = "revoke" if status == "revoked" else "adjudicate"
+            noted(conn, store, kind, f"device:{found['device_id']}", {"status": status}, now)
             if status == "revoked":  # what a router knew of it leaves with it
                 conn.execute(
                     t.summaries.delete().where(t.summaries.c.device_id == found["device_id"])
@@ -222,14 +232,27 @@ def set_status(store: Store, device: str, status: str) -> None:
             conn.execute(update(t.mesh).values(changes=t.mesh.c.changes + 1))
 
 
-def heartbeat(store: Store, device: str) -> None:
-    """Record a sign of life of an active device."""
+def heartbeat(store: Store, device: str, device_time: datetime | str | None = None) -> None:
+    """Record a sign of life of an active device, and how far its own clock runs ahead."""
     device_id = active_device(store, device)
+    told = None if device_time is None else to_us(device_time, what="device_time")
     with store.pooled() as conn:
+        now = store.now()
+        conn.execute(
+            update(t.devices).where(t.devices.c.device_id == device_id).values(last_seen_at=now)
+        )
+        if told is not None:
+            ran_ahead(conn, {device_id: told - now})
+
+
+def ran_ahead(conn: Connection, ahead: Mapping[str, int]) -> None:
+    """Remember the most that times given by devices lay ahead of the mesh's, in microseconds."""
+    d = t.devices.c
+    for device_id, us in sorted(ahead.items()):
         conn.execute(
             update(t.devices)
-            .where(t.devices.c.device_id == device_id)
-            .values(last_seen_at=store.now())
+            .where(d.device_id == device_id, d.clock_ahead_us < us)
+            .values(clock_ahead_us=us)
         )
 
 
@@ -238,6 +261,7 @@ def rotate(store: Store, device: str) -> Credential:
     device_id = active_device(store, device)
     credential, print_ = mint(device_id)
     with store.writing(), store.pooled() as conn:
+        noted(conn, store, "supersede", f"credential:{device_id}", print_, store.now())
         conn.execute(
             update(t.devices)
             .where(t.devices.c.device_id == device_id)
@@ -283,7 +307,9 @@ def register_actor(
     with store.writing(), store.pooled() as conn:
         actor_id = store.ids.uuid4s(1)[0]
         row = (actor_id, device_id, name, kind, tool_profile, provider_model, granted_by)
-        _insert_actor(conn, row, store.now())
+        now = store.now()
+        _insert_actor(conn, row, now)
+        noted(conn, store, "assert", f"actor:{actor_id}", row, now)
     return actor_id
 
 
@@ -334,6 +360,7 @@ def bootstrap(
         _insert_devices(conn, [(device_id, label, platform, hostname, print_)], now)
         row = (actor_id, device_id, None, kind, "operator", None, "bootstrap")
         _insert_actor(conn, row, now)
+        noted(conn, store, "assert", f"device:{device_id}", [print_, row], now)
     return Bootstrap(device_id, actor_id, credential, now)
 
 

@@ -35,6 +35,7 @@ from mnemes_lab.errors import (
     StoreBusyError,
     StoreError,
 )
+from mnemes_lab.store.migrations import add_evidence
 
 BUSY_SECONDS = 5.0
 _RW = (
@@ -46,6 +47,7 @@ _RW = (
     "PRAGMA cell_size_check=ON",
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA temp_store=MEMORY",
+    "PRAGMA secure_delete=ON",  # what is taken out of a page is overwritten with zeros
 )
 _RO = (
     "PRAGMA busy_timeout=5000",
@@ -59,7 +61,9 @@ _RO = (
 _COMPILED: LRUCache[Any, Any] = LRUCache(500)
 
 Migration = Callable[[Connection], None]
-MIGRATIONS: dict[int, Migration] = {}  # generation -> step to the next one, for both kinds of file
+MIGRATIONS: dict[int, Migration] = {  # generation -> step to the next one, for both kinds of file
+    1: add_evidence
+}
 
 
 def make_engine(path: Path, *, readonly: bool = False) -> Engine:

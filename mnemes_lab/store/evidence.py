@@ -1,12 +1,24 @@
-"""Evidence of a mesh as frames: what is exported, drawn and taught with."""
+"""Operations and edges as frames, and the index in pooled.db for questions that cross devices.
+
+The shards are the authority. The index is derived: rows of a shard follow into pooled.db, in order,
+when somebody asks across devices, and never before the shard's write is published. It can be
+dropped and made again (:func:`rebuild`), and `check` compares it with the shards.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
+from sqlalchemy import ColumnElement, Row, Select, delete, insert, select, update
 
+from mnemes_lab import schemas
+from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.store import Store
+
+_STEP = 50_000  # edges that follow in one transaction
 
 
 class Evidence(NamedTuple):
@@ -19,3 +31,155 @@ class Evidence(NamedTuple):
     facts: pl.DataFrame
     operations: pl.DataFrame
     edges: pl.DataFrame
+
+
+# --- the index -------------------------------------------------------------------------------
+def catch_up(store: Store) -> None:
+    """Let the index follow what the shards have published."""
+    c = t.catalogue.c
+    behind = select(c.device_id, c.generation, c.evidence_generation, c.evidence_row)
+    for row in store.rows(behind.where(c.generation > c.evidence_generation, c.generation > 1)):
+        _follow(store, row["device_id"], row["generation"], row["evidence_row"])
+
+
+def _follow(store: Store, device_id: str, generation: int, after: int) -> None:
+    """Bring one shard's rows over, a part per transaction; a part that is there stays."""
+    while True:
+        e, o = t.edges, t.operations
+        rows = select(e).where(e.c.row_key > after, e.c.generation <= generation)
+        with store.shard(device_id).reading() as conn:
+            edges = conn.execute(rows.order_by(e.c.row_key).limit(_STEP)).all()
+            known = select(o).where(o.c.generation <= generation)
+            if edges:  # operations come with or before their edges
+                known = known.where(o.c.generation <= edges[-1].generation)
+            operations = conn.execute(
+                known.where(o.c.generation > _reached(store, device_id))
+            ).all()
+        last = len(edges) < _STEP
+        after = edges[-1].row_key if edges else after
+        done = generation if last else max(1, edges[-1].generation - 1)
+        _append(store, device_id, operations, edges, done, after)
+        if last:
+            return
+
+
+def _reached(store: Store, device_id: str) -> int:
+    c = t.catalogue.c
+    found = store.rows(select(c.evidence_generation).where(c.device_id == device_id))
+    return int(found[0]["evidence_generation"])
+
+
+def _append(
+    store: Store,
+    device_id: str,
+    operations: Sequence[Row[Any]],
+    edges: Sequence[Row[Any]],
+    generation: int,
+    last: int,
+) -> None:
+    with store.pooled() as conn:
+        for table, rows in (
+            (t.pooled_operations, [(device_id, *row) for row in operations]),
+            (t.pooled_edges, [(device_id, *row[1:]) for row in edges]),
+        ):
+            if rows:
+                names = [c.name for c in table.columns if c.name != "row_key"]
+                sql = str(insert(table).values(dict.fromkeys(names)).compile(dialect=conn.dialect))
+                conn.exec_driver_sql(f"{sql} ON CONFLICT DO NOTHING", rows)
+        conn.execute(
+            update(t.catalogue)
+            .where(t.catalogue.c.device_id == device_id)
+            .values(evidence_generation=generation, evidence_row=last)
+        )
+
+
+def rebuild(store: Store) -> None:
+    """Drop the index and make it again from the shards."""
+    with store.writing():
+        with store.pooled() as conn:
+            for table in (t.pooled_edges, t.pooled_operations):
+                conn.execute(delete(table).where(table.c.home != ""))
+            conn.execute(update(t.catalogue).values(evidence_generation=0, evidence_row=0))
+        catch_up(store)
+
+
+# --- frames ----------------------------------------------------------------------------------
+def operations_frame(store: Store, where: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    """The `operations` frame, oldest first; `where` names columns and the values wanted."""
+    rows = _authority(store, t.operations, t.pooled_operations, t.OPERATION_COLUMNS, where or {})
+    return operations_of(rows, store.mesh_id)
+
+
+def operations_of(rows: Sequence[Sequence[Any]], mesh_id: str) -> pl.DataFrame:
+    """Rows of `OPERATION_COLUMNS` as the `operations` frame: one row per operation."""
+    frame = _frame(rows, t.OPERATION_COLUMNS).with_columns(
+        pl.lit(mesh_id).alias("recording_server_id"),
+        (pl.lit("op-receipt:") + pl.col("operation_id")).alias("receipt_id"),
+    )
+    over = pl.col("recording_device_id").n_unique().over("operation_id") > 1  # several shards
+    frame = frame.with_columns(recording_device_id=pl.when(~over).then("recording_device_id"))
+    frame = frame.unique("operation_id", keep="first").sort("recorded_at", "operation_id")
+    wanted = schemas.dtypes(schemas.Operations)
+    return frame.select(list(wanted)).cast(pl.Schema(wanted))
+
+
+def edges_frame(
+    store: Store, where: Mapping[str, Any] | None = None, device_id: str | None = None
+) -> pl.DataFrame:
+    """The `edges` frame of all devices or one shard alone, oldest first."""
+    rows = _authority(store, t.edges, t.pooled_edges, t.EDGE_COLUMNS, where or {}, device_id)
+    return edges_of(rows).sort("recorded_at", "edge_id")
+
+
+def edges_of(rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
+    """Rows of `EDGE_COLUMNS` as the `edges` frame, in their order."""
+    frame = _frame(rows, t.EDGE_COLUMNS)
+    for end in ("source", "target"):
+        names = [f"{end}_kind", f"{end}_id"]
+        parts = pl.col(end).str.splitn(":", 2).struct.rename_fields(names).alias(end)
+        frame = frame.with_columns(parts).unnest(end)
+    wanted = schemas.dtypes(schemas.Edges)
+    return frame.select(list(wanted)).cast(pl.Schema(wanted))
+
+
+def _frame(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> pl.DataFrame:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    numbers = {"observed_at", "valid_time", "recorded_at", "valid_from", "valid_to", "generation"}
+    return pl.DataFrame(
+        [
+            pl.Series(name, values, dtype=pl.Int64 if name in numbers else pl.String)
+            for name, values in zip(names, columns, strict=True)
+        ]
+    )
+
+
+def _authority(
+    store: Store,
+    shard_table: Any,
+    pooled_table: Any,
+    columns: Sequence[str],
+    where: Mapping[str, Any],
+    device_id: str | None = None,
+) -> list[Sequence[Any]]:
+    """Published rows of the shards and of pooled.db itself."""
+
+    def query(c: Any, *rules: ColumnElement[bool]) -> Select[Any]:
+        wanted = [
+            c[name].in_(value) if isinstance(value, list) else c[name] == value
+            for name, value in where.items()
+        ]
+        return select(*(c[n] for n in columns)).where(*rules, *wanted)
+
+    catalogue = select(t.catalogue.c.device_id, t.catalogue.c.generation)
+    if device_id is not None:
+        catalogue = catalogue.where(t.catalogue.c.device_id == device_id)
+    found: list[Sequence[Any]] = []
+    for row in store.rows(catalogue.order_by(t.catalogue.c.device_id)):
+        if row["generation"] > 1 or store.shard_path(row["device_id"]).exists():
+            c = shard_table.c
+            with store.shard(row["device_id"]).reading() as conn:
+                found += conn.execute(query(c, c.generation <= row["generation"])).all()
+    if device_id is None:
+        c = pooled_table.c
+        found += [tuple(row.values()) for row in store.rows(query(c, c.home == ""))]
+    return found

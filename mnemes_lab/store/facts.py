@@ -12,60 +12,66 @@ other content is refused.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
-from sqlalchemy import Connection, Dialect, RowMapping, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from mnemes_lab import schemas
-from mnemes_lab.errors import CorruptStoreError, FactNotFoundError
+from mnemes_lab.errors import CorruptStoreError
 from mnemes_lab.store import tables as t
+from mnemes_lab.store import trail
+from mnemes_lab.store.control import ran_ahead
+from mnemes_lab.store.held import CONTENT, Held, content_digest, content_key, held_facts
+from mnemes_lab.store.operations import By, evidence_ids, first_answer, owner_of
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
-
-_CHUNK = 500
-CONTENT = ("namespace", "subject", "predicate", "object", "valid_from", "valid_to")
-
-
-def content_digest(text: str) -> bytes:
-    """SHA-256 of the text's UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).digest()
-
-
-def content_key(digest: bytes, rest: Sequence[Any]) -> bytes:
-    """Digest of everything that makes two facts the same: the text's digest and `CONTENT`.
-
-    Each value tells its kind and where it ends, so no two lists of values read the same.
-    """
-    told = ["-" if v is None else f"{len(v)}={v}" if isinstance(v, str) else f"#{v};" for v in rest]
-    return hashlib.sha256(digest + "".join(told).encode()).digest()
+from mnemes_lab.store.trail import chunks, need_sources, owners
+from mnemes_lab.store.writing import Part, advance, commit, put, put_evidence
 
 
 # --- adding ----------------------------------------------------------------------------------
-def add_facts(store: Store, table: pl.DataFrame, refused: Mapping[int, str]) -> pl.DataFrame:
-    """Store rows; answer every one of them.
+def add_facts(
+    store: Store,
+    table: pl.DataFrame,
+    refused: Mapping[int, str],
+    *,
+    by: By | None = None,
+    derived_from: Sequence[str] = (),
+    request: str = "",
+) -> pl.DataFrame:
+    """Store rows, with the operation and edges they bring along; answer every one of them.
 
     Args:
         store: The open store.
         table: Columns of :data:`mnemes_lab.store.rules.INPUT`, `device_id` resolved (null where
             the row is already refused).
         refused: Why some rows are refused already, by position.
+        by: Who asks; None is the mesh's owner. A key is for a single row.
+        derived_from: Facts or other items that the new facts come from.
+        request: Digest of the caller's request, by which its key recognises a retry.
 
     Returns:
         `answers` frame, one row per input row, in input order.
 
     Raises:
         StoreBusyError, ReadOnlyError, CorruptStoreError: nothing was stored.
+        InvalidProvenanceError, IdempotencyConflictError: about sources and key; nothing was stored.
 
     Notes:
         Rows of several devices are one batch: all are stored or, after a failure or a crash, none.
     """
     table = with_defaults(table)
-    batch = _Batch(store, table, refusals(table, refused))
+    by = by or owner_of(store)
+    batch = _Batch(store, table, refusals(table, refused), by, request)
     with store.writing():
+        if by.key is not None:
+            known = first_answer(store, by, request)
+            if known is not None:
+                batch.answer(known["answer"])
+                return batch.answers()
+        batch.sources = need_sources(store, derived_from)
         batch.sort_out()
         batch.write()
     return batch.answers()
@@ -74,8 +80,16 @@ def add_facts(store: Store, table: pl.DataFrame, refused: Mapping[int, str]) -> 
 class _Batch:
     """One load on its way into the shards."""
 
-    def __init__(self, store: Store, table: pl.DataFrame, reasons: list[str | None]) -> None:
-        self.store, self.reasons = store, reasons
+    def __init__(
+        self,
+        store: Store,
+        table: pl.DataFrame,
+        reasons: list[str | None],
+        by: By,
+        request: str,
+    ) -> None:
+        self.store, self.reasons, self.by, self.request = store, reasons, by, request
+        self.sources: list[str] = []
         self.columns = {
             name: (
                 table[name].cast(pl.Int64)
@@ -115,6 +129,10 @@ class _Batch:
             if self.outcome[i] == "stored":
                 self.by_device.setdefault(owners[i], []).append(i)
 
+    def answer(self, fact_id: str) -> None:
+        """Answer a repeated request as the first time."""
+        self.ids, self.outcome = [fact_id] * self.n, ["stored"] * self.n
+
     def _devices(self) -> None:
         wanted = {d for d, r in zip(self.columns["device_id"], self.reasons, strict=True) if not r}
         query = select(t.catalogue, t.devices.c.status).join(
@@ -137,7 +155,7 @@ class _Batch:
     def _brought(self, rows: list[int], content: dict[int, bytes]) -> None:
         """Rows whose id came with them: new, a repeat of the same fact, or a conflict."""
         wanted = {self.columns["fact_id"][i] for i in rows}
-        held = _held(self.store, wanted)
+        held = held_facts(self.store, wanted)
         seen: dict[str, Held] = {}
         for i in rows:
             fact_id, device_id = self.columns["fact_id"][i], self.columns["device_id"][i]
@@ -189,7 +207,7 @@ class _Batch:
                 .where(t.facts.c.expires_at <= self.now, t.facts.c.dedupe_key.is_not(None))
                 .values(dedupe_key=None)
             )
-            for part in _chunks(keys):
+            for part in chunks(keys):
                 query = select(t.facts.c.dedupe_key, t.facts.c.fact_id)
                 rows = conn.execute(query.where(t.facts.c.dedupe_key.in_(part)))
                 found.update((key, fact_id) for key, fact_id in rows)
@@ -218,6 +236,8 @@ class _Batch:
 
     def write(self) -> None:
         """Write what is to be stored; a shard that fails refuses its own rows only."""
+        if self.by.key is not None and self.outcome == ["duplicate"]:
+            self._note_again()
         while self.by_device:
             failed = self._try()
             if failed is None:
@@ -225,6 +245,19 @@ class _Batch:
             device_id, error = failed
             for i in self.by_device.pop(device_id):
                 self._refuse(i, f"the device's shard cannot be written: {error}")
+
+    def _note_again(self) -> None:
+        """A fact stated again under a new key: its operation is recorded, and the key with it."""
+        fact_id, home = str(self.ids[0]), self.columns["device_id"][0]
+        told = trail.envelope(self.by, [fact_id], self.digests, answer=fact_id)
+        operation_id = evidence_ids(self.store, self.now, 1)[0]
+
+        def write(conn: Connection, generation: int) -> None:
+            row = told.row(operation_id, home, self.now, generation, self.request)
+            put(conn, t.operations, [row])
+
+        keys = [(self.by.device_id, str(self.by.key), home)]
+        commit(self.store, {home: Part(write)}, self.now, keys=keys)
 
     def _refuse(self, i: int, reason: str) -> None:
         self.ids[i], self.outcome[i], self.reasons[i] = None, "refused", reason
@@ -240,7 +273,13 @@ class _Batch:
             {d: self.base[d][0] for d in devices},
             reserved,  # type: ignore[arg-type]
             "undo" if len(devices) > 1 else "keep",
+            keys=[
+                (self.by.device_id, self.by.key, d, self.base[d][0] + 1)
+                for d in devices
+                if self.by.key is not None
+            ],
         )
+        self._explain(devices)
         written = {}
         for device_id in devices:
             try:
@@ -251,8 +290,37 @@ class _Batch:
             except BaseException:
                 self.store.abandon()
                 raise
-        self.store.publish(written)
+        ahead = self._ahead(devices)
+        self.store.publish(written, also=(lambda conn: ran_ahead(conn, ahead)) if ahead else None)
         return None
+
+    def _ahead(self, devices: list[str]) -> dict[str, int]:
+        """Devices that saw something later than now, and by how much: their clocks run ahead."""
+        seen = self.columns["observed_at"]
+        ahead = {}
+        for device_id in devices:
+            times = (seen[i] for i in self.by_device[device_id] if seen[i] is not None)
+            latest = max(times, default=self.now)
+            if latest > self.now:
+                ahead[device_id] = latest - self.now
+        return ahead
+
+    def _explain(self, devices: list[str]) -> None:
+        """The operation of this batch and, per device, the edges of its facts."""
+        rows = [i for d in devices for i in self.by_device[d]]
+        told = trail.told_sources(self.store, {i: self.columns["source"][i] for i in rows})
+        ids = [str(self.ids[i]) for i in rows]
+        more: dict[str, Any] = {}
+        if len(rows) == 1:
+            col, at = self.columns, rows[0]
+            more = {"observed_at": col["observed_at"][at], "valid_time": col["valid_from"][at]}
+            more["answer"] = ids[0]
+        self.envelope = trail.envelope(self.by, ids, [self.digests[i] for i in rows], **more)
+        per_fact = 1 + (self.by.actor_id is not None) + len(self.sources)
+        n = len(rows) * per_fact + sum(map(len, told.values()))
+        self.operation_id, *edge_ids = evidence_ids(self.store, self.now, 1 + n)
+        self.edge_ids = iter(edge_ids)
+        self.told = told
 
     def _write_shard(self, device_id: str) -> tuple[int, int]:
         rows = self.by_device[device_id]
@@ -275,8 +343,25 @@ class _Batch:
             "generation": [generation] * n,
         }
         tuples = list(zip(*(values.get(name, none) for name in t.FACT_COLUMNS), strict=True))
+        ends = [
+            end
+            for i in rows
+            for end in trail.stated(
+                self.by,
+                str(self.ids[i]),
+                self.operation_id,
+                [*self.sources, *self.told.get(i, ())],
+            )
+        ]
+        edges = trail.edge_rows(
+            ends, self.edge_ids, self.by, self.operation_id, device_id, self.now, generation
+        )
+        operation = self.envelope.row(
+            self.operation_id, device_id, self.now, generation, self.request
+        )
         with self.store.shard(device_id).begin() as conn:
-            conn.exec_driver_sql(_insert_sql(conn.dialect), tuples)
+            put(conn, t.facts, tuples)
+            put_evidence(conn, device_id, [operation], edges)
             advance(self.store, conn, generation, count, self.now)
         return generation, count
 
@@ -292,100 +377,3 @@ class _Batch:
             },
             schema=schemas.dtypes(schemas.Answers),
         )
-
-
-@lru_cache
-def _insert_sql(dialect: Dialect) -> str:
-    """The insert statement once per dialect: rows go to the driver as plain tuples."""
-    return str(insert(t.facts).values(dict.fromkeys(t.FACT_COLUMNS)).compile(dialect=dialect))
-
-
-def advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
-    """Bring the shard's own state up with its rows, in the same transaction."""
-    conn.execute(
-        update(t.shard_state).values(
-            generation=generation, facts=facts, last_recorded_at=now, encoder=store.encoder
-        )
-    )
-
-
-def _chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
-    listed = list(values)
-    return (listed[i : i + _CHUNK] for i in range(0, len(listed), _CHUNK))
-
-
-def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
-    """Which device holds each of these facts."""
-    owners: dict[str, str] = {}
-    for part in _chunks(fact_ids):
-        for row in store.rows(select(t.fact_index).where(t.fact_index.c.fact_id.in_(part))):
-            owners[row["fact_id"]] = row["device_id"]
-    return owners
-
-
-class Held(NamedTuple):
-    """What is on record under a fact id: contents of all versions, oldest first."""
-
-    device_id: str
-    contents: list[bytes]
-    since: str = ""
-    problem: str | None = None
-
-
-def _held(store: Store, fact_ids: Iterable[str]) -> dict[str, Held]:
-    """What is on record under each of these ids."""
-    by_device: dict[str, list[str]] = {}
-    for fact_id, device_id in owners(store, sorted(fact_ids)).items():
-        by_device.setdefault(device_id, []).append(fact_id)
-    held: dict[str, Held] = {}
-    for device_id, ids in sorted(by_device.items()):
-        try:
-            handle = store.shard(device_id)
-            for part in _chunks(ids):
-                query = select(t.facts).where(t.facts.c.fact_id.in_(part))
-                for row in handle.rows(query.order_by(t.facts.c.version)):
-                    key = content_key(row["content_digest"], tuple(row[c] for c in CONTENT))
-                    known = held.get(row["fact_id"])
-                    since = f" and {row['closed_as']} since" if row["closed_as"] else ""
-                    contents = [*known.contents, key] if known else [key]
-                    held[row["fact_id"]] = Held(device_id, contents, since)
-        except CorruptStoreError as error:
-            problem = f"the fact with this id cannot be compared: {error}"
-            held |= {fact_id: Held(device_id, [], problem=problem) for fact_id in ids}
-    return held
-
-
-# --- reading one fact ------------------------------------------------------------------------
-def owner(store: Store, fact_id: str) -> str:
-    """The device that holds a fact.
-
-    Raises:
-        FactNotFoundError
-    """
-    found = owners(store, [fact_id])
-    if not found:
-        raise _no_such(fact_id)
-    return found[fact_id]
-
-
-def _no_such(fact_id: str) -> FactNotFoundError:
-    return FactNotFoundError(
-        "No such fact.", found=fact_id, hint="mesh.facts() lists the facts and their ids"
-    )
-
-
-def history_rows(store: Store, fact_id: str) -> Sequence[RowMapping]:
-    """All published versions of one fact, oldest first.
-
-    Raises:
-        FactNotFoundError
-    """
-    device_id = owner(store, fact_id)
-    query = select(t.catalogue.c.generation).where(t.catalogue.c.device_id == device_id)
-    held = t.facts_at(store.rows(query)[0]["generation"])
-    found = store.shard(device_id).rows(
-        select(held).where(held.c.fact_id == fact_id).order_by(held.c.version)
-    )
-    if not found:  # its id is reserved by a write that is not published yet
-        raise _no_such(fact_id)
-    return found

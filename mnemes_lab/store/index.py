@@ -27,7 +27,7 @@ from mnemes_lab.errors import CorruptStoreError
 from mnemes_lab.text.lexicon import Postings
 
 HNSW_ROWS = 200_000  # from here a flat scan of 384 dimensions costs more than about 20 ms
-FORMAT = 1
+FORMAT = 2
 OPEN_START, OPEN_END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MAGIC = b"MNEMESIX"
 Ints = npt.NDArray[np.int64]
@@ -39,7 +39,9 @@ _INTERVALS = {
     "valid_from": OPEN_START,
     "valid_to": OPEN_END,
     "expires_at": OPEN_END,
+    "superseded_from": OPEN_START,  # not superseded, or for all time
 }
+_CLOSING = ("closed_at", "superseded_from")
 
 
 @dataclass(frozen=True)
@@ -124,25 +126,30 @@ class ShardIndex:
         stamp: Mapping[str, Any],
         rows: Sequence[RowMapping],
         vectors: Floats32,
-        closed: Sequence[tuple[int, int]],
+        closed: Sequence[tuple[int, int, int | None]],
     ) -> ShardIndex:
-        """The index with new rows at the end and closing times (row_key, closed_at) brought up."""
+        """The index with new rows at the end and closings brought up.
+
+        `closed` lists row_key, closed_at and superseded_from of every closed row.
+        """
         columns = self.columns.plus(Columns.of(rows)) if rows else self.columns
-        closed_at = np.full(len(columns), OPEN_END, np.int64)
+        times = {name: np.full(len(columns), _INTERVALS[name], np.int64) for name in _CLOSING}
         if closed and len(columns):
-            keys, times = (np.array(part, np.int64) for part in zip(*closed, strict=True))
+            told = [(k, c, _INTERVALS["superseded_from"] if s is None else s) for k, c, s in closed]
+            keys, *values = (np.array(part, np.int64) for part in zip(*told, strict=True))
             at = np.searchsorted(columns.row_key, keys)
             within = (at < len(columns)) & (
                 columns.row_key[np.minimum(at, len(columns) - 1)] == keys
             )
-            closed_at[at[within]] = times[within]
+            for name, value in zip(_CLOSING, values, strict=True):
+                times[name][at[within]] = value[within]
         columns = Columns(
             columns.row_key,
             columns.fact_id,
             columns.text,
             columns.namespace,
             columns.digest,
-            {**columns.times, "closed_at": closed_at},
+            {**columns.times, **times},
         )
         postings = self.postings.append([r["text"] for r in rows]) if rows else self.postings
         ann, kept = self._grown(vectors, len(columns))
@@ -182,8 +189,10 @@ class ShardIndex:
         if namespaces is None and self._all_open(valid, recorded):
             return None
         times = self.columns.times
-        keep = (times["recorded_at"] <= recorded) & (recorded < times["closed_at"])
-        keep &= recorded < times["expires_at"]
+        still = recorded < times["closed_at"]
+        if valid is not None:
+            still |= valid < times["superseded_from"]
+        keep = (times["recorded_at"] <= recorded) & still & (recorded < times["expires_at"])
         if valid is not None:
             keep &= (times["valid_from"] <= valid) & (valid < times["valid_to"])
         if namespaces is not None:

@@ -32,6 +32,7 @@ _ROW = (
     "valid_from",
     "valid_to",
     "expires_at",
+    "superseded_from",
 )
 _SAVE_SHARE = 20  # save again once a twentieth of the rows is new
 
@@ -130,23 +131,29 @@ class Indexes:
             base = None
         handle = self.store.shard(device_id)
         with handle.reading() as conn:
-            self._check_state(state_of(conn, device_id), stamp)
+            state = state_of(conn, device_id)
+            self._check_state(state, stamp)
+            if base is not None and base.generation < state["redacted_generation"]:
+                base = None  # it may hold text that must be gone
             last = int(base.columns.row_key[-1]) if base is not None and len(base) else 0
             if base is not None and last:
                 query = select(t.facts.c.fact_id).where(t.facts.c.row_key == last)
                 if conn.execute(query).scalar_one_or_none() != base.columns.fact_id[-1]:
                     base, last = None, 0
             known = t.facts_at(generation)
-            fresh = select(*(known.c[name] for name in _ROW)).where(known.c.row_key > last)
+            there = known.c.closed_as.is_distinct_from("redacted")
+            fresh = select(*(known.c[name] for name in _ROW)).where(known.c.row_key > last, there)
             rows = conn.execute(fresh.order_by(known.c.row_key)).mappings().all()
             closed = conn.execute(
-                select(known.c.row_key, known.c.closed_at).where(known.c.closed_at.is_not(None))
+                select(known.c.row_key, known.c.closed_at, known.c.superseded_from).where(
+                    known.c.closed_at.is_not(None)
+                )
             ).all()
         vectors = self._vectors(rows)
         if base is None:
             index = ShardIndex.build(stamp, rows, vectors)
         else:
-            index = base.extend(stamp, rows, vectors, [(k, c) for k, c in closed])
+            index = base.extend(stamp, rows, vectors, [(k, c, s) for k, c, s in closed])
         self._save(device_id, index, always=False)
         return index
 
@@ -182,14 +189,22 @@ class Indexes:
     def _save(self, device_id: str, index: ShardIndex, *, always: bool) -> None:
         fresh = len(index) - index.saved_rows
         if fresh and not self.store.read_only and (always or fresh * _SAVE_SHARE >= len(index)):
-            with contextlib.suppress(OSError):  # an index that cannot be kept is made again
-                index.save(self.path(device_id))
+            with contextlib.suppress(OSError, StoreError):  # one that is not kept is made again
+                query = select(t.shard_state.c.redacted_generation)
+                redacted = self.store.shard(device_id).rows(query)[0]["redacted_generation"]
+                if index.generation >= redacted:  # an older one holds text that must be gone
+                    index.save(self.path(device_id))
 
-    def forget(self) -> None:
-        """Drop everything held in memory without saving."""
+    def forget(self, device_id: str | None = None) -> None:
+        """Drop everything held in memory without saving; or all of one shard, its file too."""
         with self._guard:
-            self._loaded.clear()
-            self.bytes = 0
+            if device_id is None:
+                self._loaded.clear()
+                self.bytes = 0
+                return
+            known = self._loaded.pop(device_id, None)
+            self.bytes -= known[0].nbytes if known else 0
+        self.path(device_id).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Keep what is new, then drop everything."""

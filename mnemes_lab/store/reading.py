@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -11,8 +10,8 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from mnemes_lab import schemas
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.asof import AsOf, checked_as_of
-from mnemes_lab.store.facts import history_rows, owner
+from mnemes_lab.store.asof import AsOf, checked_as_of, visible
+from mnemes_lab.store.held import history_rows, owner
 from mnemes_lab.store.shard import Shard
 from mnemes_lab.store.store import Store
 
@@ -46,7 +45,7 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
             continue
         seen = t.facts_at(generation)
         held = store.shard(owner_id).rows(
-            select(seen).where(*_rules(seen.c, recorded, valid, as_of is not None))
+            select(seen).where(_rules(seen.c, recorded, valid, as_of is not None))
         )
         parts += [_line(fact, owner_id, recorded) for fact in held]
     frame = pl.DataFrame(parts, schema=_RAW, orient="row").cast(
@@ -57,19 +56,15 @@ def facts_frame(store: Store, device_id: str | None, as_of: AsOf | None) -> pl.D
 
 def _rules(
     c: ReadOnlyColumnCollection[str, Any], recorded: int, valid: int | None, strict: bool
-) -> Sequence[ColumnElement[bool]]:
-    open_then = or_(c.closed_at.is_(None), c.closed_at > recorded)
-    if not strict:
-        return [or_(open_then, c.closed_as != "updated")]
-    rules = [c.recorded_at <= recorded, open_then]
-    rules.append(or_(c.expires_at.is_(None), c.expires_at > recorded))
-    if valid is not None:
-        rules.append(or_(c.valid_from.is_(None), c.valid_from <= valid))
-        rules.append(or_(c.valid_to.is_(None), c.valid_to > valid))
-    return rules
+) -> ColumnElement[bool]:
+    if strict:
+        return visible(c, valid, recorded)
+    return or_(c.closed_at.is_(None), c.closed_at > recorded, c.closed_as != "updated")
 
 
 def _status(fact: RowMapping, recorded: int) -> str:
+    if fact["closed_as"] == "redacted":
+        return "redacted"  # its text is gone, whenever one looks from
     if fact["closed_at"] is not None and fact["closed_at"] <= recorded:
         return "superseded" if fact["closed_as"] == "updated" else str(fact["closed_as"])
     expires = fact["expires_at"]
@@ -82,8 +77,9 @@ def _line(fact: RowMapping, device_id: str, recorded: int) -> tuple[Any, ...]:
         "device_id": device_id,
         "status": status,
         "content_digest": fact["content_digest"].hex(),
-        "superseded_by": fact["superseded_by"] if status == "superseded" else None,
     }
+    if fact["closed_at"] is not None and fact["closed_at"] > recorded:  # not known then
+        special |= dict.fromkeys(("closed_at", "superseded_by", "superseded_from"))
     return tuple(special[name] if name in special else fact[name] for name in _RAW)
 
 
@@ -106,8 +102,12 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
             v["version"],
             v["text"],
             _status(v, now),
+            v["valid_from"],
+            v["valid_to"],
             v["recorded_at"],
+            v["expires_at"],
             v["closed_at"],
+            v["superseded_from"],
             v["superseded_by"],
             v["close_reason"] or v["closed_as"],
         )
@@ -138,7 +138,8 @@ def table_frame(store: Store, query: Select[Any], schema: Any) -> pl.DataFrame:
 
 def devices_frame(store: Store) -> pl.DataFrame:
     """The `devices` frame, by id."""
-    query = select(t.devices).order_by(t.devices.c.device_id)
+    ahead = (t.devices.c.clock_ahead_us / 1000.0).label("clock_ahead_ms")
+    query = select(t.devices, ahead).order_by(t.devices.c.device_id)
     return table_frame(store, query, schemas.Devices)
 
 

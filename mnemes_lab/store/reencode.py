@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 
 from mnemes_lab.errors import EncoderMismatchError, MnemesError
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.operations import noted
 from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
 from mnemes_lab.text.encode import (
@@ -104,7 +105,9 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
         console = Console(stderr=True)
         for row in track(written, "Encoding", console=console, disable=not progress):
             held = store.shard(row["device_id"]).rows(
-                select(t.facts.c.text).order_by(t.facts.c.row_key)
+                select(t.facts.c.text)
+                .where(t.facts.c.closed_as.is_distinct_from("redacted"))
+                .order_by(t.facts.c.row_key)
             )
             encode_cached(encoder, [fact["text"] for fact in held], cache)
         generations = {r["device_id"]: (r["generation"], r["facts"]) for r in written}
@@ -112,6 +115,7 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
         try:
             with store.pooled() as conn:
                 conn.execute(update(t.mesh).values(**_record(encoder)))
+                noted(conn, store, "supersede", "encoder:current", _record(encoder), store.now())
             for device_id in sorted(generations):
                 with store.shard(device_id).begin() as conn:
                     conn.execute(update(t.shard_state).values(encoder=encoder.fingerprint))

@@ -29,7 +29,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,6 @@ from sqlalchemy import (
     RowMapping,
     Select,
     case,
-    delete,
-    func,
     insert,
     select,
     update,
@@ -56,6 +54,7 @@ from mnemes_lab.errors import (
     StoreError,
 )
 from mnemes_lab.ids import IdSource, RandomIds, SeededIds
+from mnemes_lab.store import recovery
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.creation import make_mesh, need_writable
 from mnemes_lab.store.engine import (
@@ -68,7 +67,7 @@ from mnemes_lab.store.engine import (
     transaction,
 )
 from mnemes_lab.store.handles import ShardHandles
-from mnemes_lab.store.shard import Shard, state_of
+from mnemes_lab.store.shard import Shard
 
 
 class Store(ShardHandles):
@@ -89,8 +88,8 @@ class Store(ShardHandles):
         self._file_lock = filelock.FileLock(
             folder / ".writer.lock", timeout=BUSY_SECONDS, thread_local=False, poll_interval=0.005
         )
-        self._reader = make_engine(self.path, readonly=True)
-        self._writer: Engine | None = None if read_only else make_engine(self.path)
+        self.reader = make_engine(self.path, readonly=True)
+        self.writer: Engine | None = None if read_only else make_engine(self.path)
         self.closed = False
         self.stuck: dict[str, str] = {}  # shards that an unfinished write left unusable, and why
         self.encoder: str | None = None  # fingerprint stamped into the shards that are written
@@ -159,7 +158,7 @@ class Store(ShardHandles):
             handles, self._handles = list(self._handles.values()), OrderedDict()
         for handle in handles:
             handle.close()
-        for engine in (self._reader, self._writer):
+        for engine in (self.reader, self.writer):
             if engine is not None:
                 engine.dispose()
         if not self.read_only:
@@ -170,7 +169,7 @@ class Store(ShardHandles):
     def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
         """The rows of a query on pooled.db."""
         self._need_open()
-        with transaction(self._reader, self.path) as conn:
+        with transaction(self.reader, self.path) as conn:
             return conn.execute(query).mappings().all()
 
     def changes(self) -> int:
@@ -179,7 +178,7 @@ class Store(ShardHandles):
         Whoever looks at what others have written never looks from before they wrote it.
         """
         self._need_open()
-        with named(self.path), contextlib.closing(self._reader.raw_connection()) as conn:
+        with named(self.path), contextlib.closing(self.reader.raw_connection()) as conn:
             cursor = conn.cursor()
             cursor.execute("SELECT changes, last_instant FROM mesh")
             found = cursor.fetchone()
@@ -190,7 +189,7 @@ class Store(ShardHandles):
 
     def rows_raw(self, sql: str) -> list[Any]:
         """The rows of a pragma on pooled.db."""
-        with transaction(self._reader, self.path) as conn:
+        with transaction(self.reader, self.path) as conn:
             return list(conn.exec_driver_sql(sql).all())
 
     def state(self) -> RowMapping:
@@ -204,11 +203,13 @@ class Store(ShardHandles):
     def pooled(self) -> Iterator[Connection]:
         """One write transaction on pooled.db. Keeps the clock and id stream with it."""
         self._need_open()
-        if self._writer is None:
+        if self.writer is None:
             raise ReadOnlyError(
                 "The mesh was opened for reading only.", hint="open without read_only"
             )
-        with transaction(self._writer, self.path) as conn:
+        with transaction(self.writer, self.path) as conn:
+            last = conn.exec_driver_sql("SELECT last_instant FROM mesh").scalar_one()
+            self.clock.forward_to(last)  # of whoever wrote last, in this process or another
             yield conn
             conn.execute(
                 update(t.mesh).values(
@@ -253,7 +254,7 @@ class Store(ShardHandles):
                     try:
                         if self._depth == 1:
                             self.clock.forward_to(self.state()["last_instant"])
-                            self._finish(self._notes())
+                            recovery.finish(self, self._notes())
                         yield
                     finally:
                         self._depth -= 1
@@ -263,10 +264,21 @@ class Store(ShardHandles):
             self._turn.release()
 
     def announce(
-        self, generations: Mapping[str, int], reserved: list[tuple[str, str, int]], on_crash: str
+        self,
+        generations: Mapping[str, int],
+        reserved: list[tuple[str, str, int]],
+        on_crash: str,
+        *,
+        keys: Sequence[tuple[str, str, str, int]] = (),
+        also: Callable[[Connection], None] | None = None,
     ) -> None:
-        """Reserve fact ids and note the shards about to be written (step 2)."""
+        """Reserve fact ids and keys, and note the shards about to be written (step 2)."""
         with self.pooled() as conn:
+            if also is not None:
+                also(conn)
+            if keys:
+                sql = str(insert(t.operation_keys).compile(dialect=conn.dialect))
+                conn.exec_driver_sql(sql, list(keys))
             if reserved:
                 sql = str(insert(t.fact_index).compile(dialect=conn.dialect))
                 conn.exec_driver_sql(sql, reserved)
@@ -278,29 +290,23 @@ class Store(ShardHandles):
                 ],
             )
 
-    def publish(self, written: Mapping[str, tuple[int, int]]) -> None:
+    def publish(
+        self,
+        written: Mapping[str, tuple[int, int]],
+        *,
+        also: Callable[[Connection], None] | None = None,
+    ) -> None:
         """Move the catalogue to the new generations and counts (step 4)."""
         try:
             with self.pooled() as conn:
-                self._publish(conn, written)
+                recovery.publish(conn, written)
+                if also is not None:
+                    also(conn)
         except StoreBusyError as error:
             raise StoreBusyError(
                 "Another writer kept pooled.db, so the write could not be published.",
                 hint="the next writer finishes or undoes it whole; check with mesh.facts()",
             ) from error
-
-    @staticmethod
-    def _publish(conn: Connection, written: Mapping[str, tuple[int, int]]) -> None:
-        for device_id, (generation, facts) in sorted(written.items()):
-            conn.execute(
-                update(t.catalogue)
-                .where(t.catalogue.c.device_id == device_id)
-                .values(generation=generation, facts=facts)
-            )
-        conn.execute(
-            delete(t.pending_writes).where(t.pending_writes.c.device_id.in_(sorted(written)))
-        )
-        conn.execute(update(t.mesh).values(changes=t.mesh.c.changes + 1))
 
     def _notes(self) -> Sequence[RowMapping]:
         return self.rows(select(t.pending_writes).order_by(t.pending_writes.c.device_id))
@@ -315,54 +321,8 @@ class Store(ShardHandles):
             notes = self._notes()
             for note in notes:
                 if note["device_id"] == untouched:
-                    self._settle(note, None, [])
-            self._finish([note for note in notes if note["device_id"] != untouched])
-
-    def _finish(self, notes: Sequence[RowMapping]) -> None:
-        """Bring announced shards to a whole state: see the module's rules.
-
-        A shard that cannot be brought there is `stuck`: its note stays and it takes no writes, but
-        it holds up no other device.
-        """
-        self.stuck = {}
-        for note in notes:
-            device_id, base = note["device_id"], note["base_generation"]
-            try:
-                with self.shard(device_id).begin() as conn:
-                    if note["on_crash"] == "undo":
-                        conn.execute(delete(t.facts).where(t.facts.c.generation > base))
-                        count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
-                        conn.execute(update(t.shard_state).values(generation=base, facts=count))
-                    conn.execute(update(t.shard_state).values(encoder=self.state()["encoder"]))
-                    now = state_of(conn, device_id)
-                    query = select(t.facts.c.fact_id, t.facts.c.generation)
-                    query = query.where(t.facts.c.generation > base, t.facts.c.version == 1)
-                    kept = conn.execute(query.order_by(t.facts.c.fact_id)).all()
-            except StoreBusyError:
-                raise
-            except (StoreError, OSError) as error:
-                self.stuck[device_id] = str(error)
-                continue
-            for unfinished in self.shard_path(device_id).parent.glob("memory.db.*.new*"):
-                unfinished.unlink(missing_ok=True)  # of a writer that died making the file
-            self._settle(note, (now["generation"], now["facts"]), [(f, g) for f, g in kept])
-
-    def _settle(
-        self, note: RowMapping, state: tuple[int, int] | None, kept: list[tuple[str, int]]
-    ) -> None:
-        """Make pooled.db say what a shard says, and drop the note; no state: as it was before."""
-        device_id, base = note["device_id"], note["base_generation"]
-        later = (t.fact_index.c.device_id == device_id) & (t.fact_index.c.generation > base)
-        with self.pooled() as conn:
-            conn.execute(delete(t.fact_index).where(later))
-            if kept:
-                rows = [{"fact_id": f, "device_id": device_id, "generation": g} for f, g in kept]
-                conn.execute(insert(t.fact_index), rows)
-            if state is None:
-                mine = t.pending_writes.c.device_id == device_id
-                conn.execute(delete(t.pending_writes).where(mine))
-            else:
-                self._publish(conn, {device_id: state})
+                    recovery.settle(self, note)
+            recovery.finish(self, [note for note in notes if note["device_id"] != untouched])
 
     def _need_open(self) -> None:
         if self.closed:

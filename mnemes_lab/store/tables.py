@@ -6,9 +6,11 @@ tables are STRICT, so no value changes its type on the way in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     CheckConstraint,
     Column,
@@ -23,13 +25,16 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     case,
+    event,
     select,
 )
 from sqlalchemy.types import REAL
 
+from mnemes_lab.schemas import EDGE_TYPES, OPERATION_KINDS
+
 POOLED_ID = 0x4D4E5031  # "MNP1"
 SHARD_ID = 0x4D4E5331  # "MNS1"
-GENERATION = 1
+GENERATION = 2
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -53,8 +58,78 @@ def _col(name: str, kind: Any, *args: Any, null: bool = False, **kw: Any) -> Col
     return Column(name, kind, *args, nullable=null, **kw)
 
 
-def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
-    return CheckConstraint(f"{column} IN {values}", name=column)
+def _one_of(column: str, values: Sequence[str]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN {tuple(values)}", name=column)
+
+
+def _operations(meta: MetaData, *home: Column[Any]) -> Table:
+    """Who asked for which change; in pooled.db also the index of what the shards hold."""
+    return _table(
+        "operations",
+        meta,
+        *home,
+        _col("operation_id", Text, primary_key=True),
+        _col("idempotency_key", Text, null=True),
+        _col("request_digest", Text),
+        _col("requesting_device_id", Text),
+        _col("requesting_actor_id", Text, null=True),
+        _col("recording_device_id", Text, null=True),
+        _col("operation_kind", Text),
+        _col("target_kind", Text),
+        _col("target_id", Text),
+        _col("content_digest", Text),
+        _col("observed_at", INT, null=True),
+        _col("valid_time", INT, null=True),
+        _col("recorded_at", INT),
+        _col("answer", Text, null=True),  # what a retry with the same key is told again
+        _col("generation", INT),
+        UniqueConstraint("requesting_device_id", "idempotency_key"),
+        _one_of("operation_kind", OPERATION_KINDS),
+        CheckConstraint("content_digest GLOB 'sha256:*' AND length(content_digest) = 71", "digest"),
+    )
+
+
+def _edges(meta: MetaData, *home: Any) -> Table:
+    """Provenance edges between items spelled ``kind:id``; append-only."""
+    return _table(
+        "edges",
+        meta,
+        *home,
+        _col("row_key", INT, primary_key=True, autoincrement=True),
+        _col("edge_id", Text),
+        _col("edge_type", Text),
+        _col("source", Text),
+        _col("target", Text),
+        _col("operation_id", Text),
+        _col("actor_id", Text, null=True),
+        _col("device_id", Text, null=True),
+        _col("valid_from", INT, null=True),
+        _col("valid_to", INT, null=True),
+        _col("observed_at", INT, null=True),
+        _col("recorded_at", INT),
+        _col("content_digest", Text, null=True),
+        _col("metadata", Text, null=True),
+        _col("supersedes_edge_id", Text, null=True),
+        _col("generation", INT),
+        UniqueConstraint("edge_id"),
+        UniqueConstraint("operation_id", "edge_type", "source", "target"),
+        _one_of("edge_type", EDGE_TYPES),
+        CheckConstraint("source <> target", "self"),
+        CheckConstraint(
+            "valid_to IS NULL OR valid_from IS NULL OR valid_to >= valid_from", "interval"
+        ),
+    )
+
+
+def _append_only(table: Table, kept: str) -> None:
+    """Let the database itself refuse to change a row, or to delete one that `kept` describes."""
+    for verb, when in (("UPDATE", ""), ("DELETE", f"WHEN {kept} ")):
+        name = f"{table.name}_{verb.lower()}"
+        sql = (
+            f"CREATE TRIGGER {name} BEFORE {verb} ON {table.name} {when}"
+            f"BEGIN SELECT RAISE(ABORT, '{table.name} are append-only'); END"
+        )
+        event.listen(table, "after_create", DDL(sql).execute_if(dialect="sqlite"))
 
 
 # --- pooled.db -------------------------------------------------------------------------------
@@ -86,6 +161,7 @@ devices = _table(
     _col("first_seen_at", INT),
     _col("last_seen_at", INT),
     _col("status_changed_at", INT),
+    _col("clock_ahead_us", INT, server_default="0"),  # most its own times ran ahead of ours
     _one_of("status", ("active", "quarantined", "revoked")),
     Index("ix_devices_label", "label"),
 )
@@ -113,6 +189,8 @@ catalogue = _table(
     _col("searches", INT),
     _col("ewma_latency_ms", FLOAT),
     _col("refreshed_at", INT, null=True),
+    _col("evidence_generation", INT, server_default="0"),  # of the shard, as indexed below
+    _col("evidence_row", INT, server_default="0"),
 )
 summaries = _table(
     "summaries",
@@ -164,6 +242,39 @@ item_conflicts = _table(
     _col("content_digest", Text),
     _col("recorded_at", INT),
 )
+operation_keys = _table(
+    "operation_keys",
+    pooled,
+    _col("requesting_device_id", Text, primary_key=True),
+    _col("idempotency_key", Text, primary_key=True),
+    _col("home", Text),
+    _col("generation", INT),
+    rowid=False,
+)
+scrubs = _table(
+    "scrubs",
+    pooled,
+    _col("device_id", Text, primary_key=True),  # its files still hold traces of redacted text
+)
+# Rows of home "" are kept here and nowhere else; those of a device are an index of its shard.
+pooled_operations = _operations(pooled, _col("home", Text, primary_key=True))
+pooled_edges = _edges(pooled, _col("home", Text))
+Index(
+    "ix_edges_out",
+    *(pooled_edges.c[n] for n in ("source", "recorded_at", "valid_from", "valid_to", "target")),
+)
+Index(
+    "ix_edges_in",
+    *(pooled_edges.c[n] for n in ("target", "recorded_at", "valid_from", "valid_to", "source")),
+)
+Index(
+    "ix_edges_replacing",
+    pooled_edges.c.supersedes_edge_id,
+    sqlite_where=pooled_edges.c.supersedes_edge_id.is_not(None),
+    postgresql_where=pooled_edges.c.supersedes_edge_id.is_not(None),
+)
+_append_only(pooled_operations, "OLD.home = ''")
+_append_only(pooled_edges, "OLD.home = ''")
 
 # --- memory.db -------------------------------------------------------------------------------
 shard_state = _table(
@@ -176,6 +287,7 @@ shard_state = _table(
     _col("facts", INT),
     _col("last_recorded_at", INT),
     _col("encoder", Text, null=True),
+    _col("redacted_generation", INT, server_default="0"),  # of the last redaction
 )
 facts = _table(
     "facts",
@@ -201,6 +313,7 @@ facts = _table(
     _col("closed_as", Text, null=True),
     _col("close_reason", Text, null=True),
     _col("superseded_by", Text, null=True),
+    _col("superseded_from", INT, null=True),  # valid from when: before it this one still holds
     _col("closed_generation", INT, null=True),  # of the write that closed it
     _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
     _col("generation", INT),
@@ -208,7 +321,7 @@ facts = _table(
     UniqueConstraint("dedupe_key"),
     CheckConstraint("valid_to IS NULL OR valid_from IS NULL OR valid_to >= valid_from", "interval"),
     CheckConstraint("length(content_digest) = 32", "digest"),
-    CheckConstraint("closed_as IN ('superseded', 'retracted', 'updated')", "closed_as"),
+    CheckConstraint("closed_as IN ('superseded', 'retracted', 'updated', 'redacted')", "closed_as"),
 )
 Index(
     "ix_facts_expiring",
@@ -216,7 +329,13 @@ Index(
     sqlite_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
     postgresql_where=facts.c.expires_at.is_not(None) & facts.c.dedupe_key.is_not(None),
 )
-_CLOSING = ("closed_at", "closed_as", "close_reason", "superseded_by")
+operations = _operations(shard)
+edges = _edges(shard)
+# What was never published may be taken back; the shard's own generation is set back first.
+_PUBLISHED = "OLD.generation <= (SELECT generation FROM shard_state)"
+_append_only(operations, _PUBLISHED)
+_append_only(edges, _PUBLISHED)
+_CLOSING = ("closed_at", "closed_as", "close_reason", "superseded_by", "superseded_from")
 
 
 def facts_at(generation: int) -> Subquery:
@@ -231,4 +350,6 @@ def facts_at(generation: int) -> Subquery:
     return select(*columns).where(facts.c.generation <= generation).subquery("published")
 
 
+OPERATION_COLUMNS = [c.name for c in operations.columns]
+EDGE_COLUMNS = [c.name for c in edges.columns if c.name != "row_key"]
 FACT_COLUMNS = [c.name for c in facts.columns if c.name != "row_key"]

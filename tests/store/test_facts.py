@@ -25,7 +25,7 @@ from mnemes_lab.errors import (
     SchemaError,
 )
 from mnemes_lab.store.changes import supersede
-from mnemes_lab.store.facts import content_key
+from mnemes_lab.store.held import content_key
 from mnemes_lab.store.rules import MAX_TEXT_BYTES
 
 

@@ -1,0 +1,207 @@
+"""What a mesh shows of its trail: operations, edges, lineage, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+
+from mnemes_lab.clock import from_us
+from mnemes_lab.errors import (
+    InputError,
+    OperationNotFoundError,
+)
+from mnemes_lab.mesh.agent import Device
+from mnemes_lab.mesh.labels import describe
+from mnemes_lab.store import control, reading
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.asof import AsOf, as_of, checked_as_of
+from mnemes_lab.store.engine import transaction
+from mnemes_lab.store.evidence import (
+    Evidence,
+    catch_up,
+    edges_frame,
+    operations_frame,
+    rebuild,
+)
+from mnemes_lab.store.known import need_items
+from mnemes_lab.store.lineage import (
+    IndexGraph,
+    Lineage,
+    checked_walk,
+    follow,
+    lineage,
+)
+from mnemes_lab.store.operations import item
+from mnemes_lab.store.store import Store
+
+if TYPE_CHECKING:
+    pass
+
+
+class MeshEvidence:
+    """The part of :class:`mnemes_lab.mesh.mesh.Mesh` that shows operations and provenance."""
+
+    store: Store
+
+    # --- frames ------------------------------------------------------------------------------
+    def current(self) -> AsOf:
+        """Both axes at now: what holds at present, as far as the mesh knows."""
+        now = from_us(self.store.present())
+        return AsOf(now, now)
+
+    def operations(
+        self, *, device: Device | str | None = None, as_of: AsOf | None = None, **where: Any
+    ) -> pl.DataFrame:
+        """The `operations` frame, oldest first.
+
+        Args:
+            device: Only those this device asked for.
+            as_of: Only those on record at its record time.
+            **where: Columns and wanted values, such as ``operation_kind="redact"``.
+        """
+        if device is not None:
+            where["requesting_device_id"] = self._device_id(device)
+        unknown = sorted(set(where) - set(t.OPERATION_COLUMNS))
+        if unknown:
+            raise InputError(f"Operations have no column {unknown}.", hint=str(t.OPERATION_COLUMNS))
+        frame = operations_frame(self.store, where)
+        point = self._recorded(as_of)
+        return frame if point is None else frame.filter(pl.col("recorded_at") <= from_us(point))
+
+    def edges(
+        self,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        types: Sequence[str] | None = None,
+        operation_id: str | None = None,
+        device: Device | str | None = None,
+        as_of: AsOf | None = None,
+        include_superseded: bool | None = None,
+    ) -> pl.DataFrame:
+        """The `edges` frame, oldest first.
+
+        Args:
+            source: Only edges that leave this item, ``kind:id``.
+            target: Only edges that enter this item.
+            types: Only edges of these types.
+            operation_id: Only edges recorded by this operation.
+            device: Only edges in this device's shard, as it answers for itself.
+            as_of: Only edges on record and valid at this point.
+            include_superseded: Keep what other edges replace or supersede, see
+                :func:`mnemes_lab.as_of`. Unless said, everything is shown without an `AsOf`, and
+                nothing superseded with one.
+        """
+        everything = as_of is None and include_superseded is not False
+        where: dict[str, Any] = {"operation_id": operation_id}
+        where |= {n: item(k, n) for n, k in (("source", source), ("target", target)) if k}
+        where["edge_type"] = None if types is None else list(types)
+        where = {name: value for name, value in where.items() if value is not None}
+        chosen = None if device is None else self._device_id(device)
+        if everything or include_superseded:
+            frame = edges_frame(self.store, where, chosen)
+            return frame if everything else as_of_(frame, self._point(as_of), True)
+        frame = as_of_(edges_frame(self.store, None, chosen), self._point(as_of), False)
+        for name, value in where.items():  # only now: what hides an edge may lie elsewhere
+            if name in ("source", "target"):
+                kind, _, id = value.partition(":")
+                frame = frame.filter(pl.col(f"{name}_kind") == kind, pl.col(f"{name}_id") == id)
+            else:
+                frame = frame.filter(pl.col(name).is_in(value if name == "edge_type" else [value]))
+        return frame
+
+    def lineage(
+        self,
+        root: str,
+        *,
+        direction: str = "both",
+        depth: int | None = 6,
+        limit: int = 10_000,
+        as_of: AsOf | None = None,
+        stop_at: Sequence[str] = (),
+    ) -> Lineage:
+        """What an item came from and what came of it; see :func:`mnemes_lab.lineage`.
+
+        Raises:
+            InvalidProvenanceError: the root is no item, or one the mesh should hold and does not.
+
+        Cost: one recursive query and three look-ups; labels only when `items` is looked at.
+        """
+        key, walk = item(root, "root"), checked_walk(direction, depth, limit, stop_at)
+        need_items(self.store, [key])
+        valid, recorded = self._point(as_of).micros(0)
+        if self.store.read_only:
+            edges = as_of_(edges_frame(self.store), self._point(as_of), True)
+            found = lineage(
+                edges, key, direction=direction, depth=depth, limit=limit, stop_at=stop_at
+            )
+        else:
+            catch_up(self.store)
+            with transaction(self.store.reader, self.store.path, reading=True) as conn:
+                found = follow(IndexGraph(conn, valid, recorded), key, walk)
+        told = self._describer(recorded)
+        return Lineage(found.root, found.edges, found.depths, found.truncated, as_of, told)
+
+    def operation(
+        self, operation_id: str, *, as_of: AsOf | None = None
+    ) -> tuple[dict[str, Any], pl.DataFrame]:
+        """One operation and the edges it recorded.
+
+        Raises:
+            OperationNotFoundError: none has this id, or none had at that record time.
+        """
+        found = self.operations(operation_id=operation_id, as_of=as_of)
+        if not found.height:
+            raise OperationNotFoundError(
+                "No such operation.", found=operation_id, hint="mesh.operations() lists them"
+            )
+        edges = self.edges(operation_id=operation_id, as_of=as_of, include_superseded=True)
+        return found.row(0, named=True), edges
+
+    def evidence(self, as_of: AsOf | None = None) -> Evidence:
+        """Everything the mesh can show for what it holds, for drawing and for export.
+
+        Args:
+            as_of: Facts, edges, operations, actors and devices as they were; None is everything.
+        """
+        store, point = self.store, self._recorded(as_of)
+        devices, actors = reading.devices_frame(store), reading.actors_frame(store)
+        if point is not None:
+            at = from_us(point)
+            devices = devices.filter(pl.col("first_seen_at") <= at)
+            actors = actors.filter(pl.col("recorded_at") <= at)
+        facts = reading.facts_frame(store, None, as_of)
+        edges = self.edges(as_of=as_of, include_superseded=True)
+        operations = self.operations(as_of=as_of)
+        return Evidence(store.mesh_id, as_of, devices, actors, facts, operations, edges)
+
+    def rebuild_evidence(self) -> None:
+        """Make the index of operations and edges across devices again from the shards."""
+        rebuild(self.store)
+
+    def _device_id(self, device: Device | str) -> str:
+        chosen = device if isinstance(device, str) else device.device_id
+        return str(control.find_device(self.store, chosen)["device_id"])
+
+    def _point(self, as_of: AsOf | None) -> AsOf:
+        """An `AsOf` whose record time is said."""
+        chosen = checked_as_of(as_of) or AsOf()
+        if chosen.recorded_at is None:
+            chosen = AsOf(chosen.valid_at, from_us(self.store.present()))
+        return chosen
+
+    def _recorded(self, as_of: AsOf | None) -> int | None:
+        return None if as_of is None else self._point(as_of).micros(0)[1]
+
+    def _describer(self, recorded: int) -> Any:
+        def told(found: Lineage) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+            return describe(self.store, found, recorded)
+
+        return told
+
+
+def as_of_(edges: pl.DataFrame, point: AsOf, keep: bool) -> pl.DataFrame:
+    """The edges of a point; `keep` those that others supersede."""
+    return cast(pl.DataFrame, as_of(edges, point, include_superseded=keep))

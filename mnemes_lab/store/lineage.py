@@ -1,0 +1,386 @@
+"""Lineage: what an item came from and what came of it.
+
+From the root, edges are followed outgoing (to what it came from), incoming (to what came of it) or
+both, breadth first, each item once, so cycles end. An edge is included when an item it was reached
+from lies less than `depth` steps away; `truncated` says that an edge was left out. Edges that
+another one replaces are not followed; superseded items are, that being the point.
+
+Across devices one recursive query over the index finds the items; a frame of edges, such as that
+of one shard alone, is walked in memory and gives the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import starmap
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+from sqlalchemy import Connection
+
+from mnemes_lab import frames, schemas
+from mnemes_lab.errors import InputError
+from mnemes_lab.frames import whole_number
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.asof import AsOf, as_of
+from mnemes_lab.store.evidence import edges_of
+from mnemes_lab.store.operations import item
+
+DIRECTIONS = ("both", "outgoing", "incoming")
+Describe = Callable[["Lineage"], tuple[pl.DataFrame, pl.DataFrame, list[str]]]
+
+
+class Step(NamedTuple):
+    """An edge as the walk sees it."""
+
+    key: Any
+    source: str
+    target: str
+    recorded_at: int
+
+
+class Walk(NamedTuple):
+    """How far and which way."""
+
+    direction: str
+    depth: int | None
+    limit: int
+    stop_at: tuple[str, ...] = ()
+
+    def goes_on(self, key: str, root: str) -> bool:
+        """Whether the walk passes through an item, or ends there."""
+        return key == root or key.partition(":")[0] not in self.stop_at
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What a walk from one item reached.
+
+    Attributes:
+        root: The item, ``kind:id``.
+        edges: `edges` frame, nearest first, then oldest.
+        depths: Steps from the root, by item.
+        truncated: Whether edges were left out because of `depth` or `limit`.
+        as_of: The point it was asked for.
+    """
+
+    root: str
+    edges: pl.DataFrame
+    depths: Mapping[str, int]
+    truncated: bool
+    as_of: AsOf | None = None
+    _describe: Describe | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _told(self) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+        return (self._describe or _plain)(self)
+
+    @property
+    def items(self) -> pl.DataFrame:
+        """`items` frame, nearest first."""
+        return self._told[0]
+
+    @property
+    def operations(self) -> pl.DataFrame:
+        """`operations` frame: those that are items, and those that recorded the edges."""
+        return self._told[1]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Operations named by an edge that are no operation of the mesh."""
+        return self._told[2]
+
+    def __repr__(self) -> str:
+        """Counts, and whether it is whole."""
+        cut = ", truncated" if self.truncated else ""
+        return f"Lineage({self.root!r}, {len(self.depths)} items, {self.edges.height} edges{cut})"
+
+
+def items_of(lineage: Lineage, known: Mapping[str, tuple[Any, ...]] | None = None) -> pl.DataFrame:
+    """The `items` frame of a lineage; `known` gives label, device and record time by item."""
+    rows = [
+        (*key.split(":", 1), depth, *(known or {}).get(key, (None, None, None)))
+        for key, depth in sorted(lineage.depths.items(), key=lambda kv: (kv[1], kv[0]))
+    ]
+    wanted = schemas.dtypes(schemas.Items)
+    raw = {n: pl.Int64 if isinstance(d, pl.Datetime) else d for n, d in wanted.items()}
+    return pl.DataFrame(rows, schema=raw, orient="row").cast(pl.Schema(wanted))
+
+
+def _plain(lineage: Lineage) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+    return items_of(lineage), schemas.empty(schemas.Operations), []
+
+
+# --- the walk --------------------------------------------------------------------------------
+class Graph(Protocol):
+    """Where a walk reads edges from."""
+
+    def reach(self, root: str, walk: Walk, most: int) -> tuple[dict[str, int], bool]:
+        """Items within `depth` steps and how far each is; and whether `most` cut it short."""
+        ...
+
+    def touching(self, items: Sequence[str], direction: str) -> Iterable[Step]:
+        """Edges that leave (outgoing), enter (incoming) or touch (both) these items, in order."""
+        ...
+
+    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
+        """Edge ids by key."""
+        ...
+
+    def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
+        """The `edges` frame of some edges, in their order."""
+        ...
+
+
+def checked_walk(
+    direction: str, depth: int | None, limit: int, stop_at: Sequence[str] = ()
+) -> Walk:
+    """A walk whose arguments make sense.
+
+    Raises:
+        InputError
+    """
+    if direction not in DIRECTIONS:
+        raise InputError("No such direction.", found=direction, hint=f"one of {DIRECTIONS}")
+    if depth is not None and whole_number(depth, "depth") < 0:
+        raise InputError("depth must be 0 or more.", found=depth, hint="None goes all the way")
+    if whole_number(limit, "limit") < 1:
+        raise InputError("limit must be 1 or more.", found=limit)
+    if isinstance(stop_at, str):
+        raise InputError("stop_at takes a list of kinds.", found=stop_at, hint=f"[{stop_at!r}]")
+    return Walk(direction, None if depth is None else int(depth), int(limit), tuple(stop_at))
+
+
+def follow(graph: Graph, root: str, walk: Walk) -> Lineage:
+    """Walk a graph from an item; see the module's text for what is included."""
+    reached, cut = graph.reach(root, walk, 4 * walk.limit + 1000)
+    passed = [key for key in reached if walk.goes_on(key, root)]
+    near = [key for key in passed if walk.depth is None or reached[key] < walk.depth]
+    steps = {step.key: step for step in graph.touching(near, walk.direction)}
+    inner = set(near)
+
+    def distance(step: Step) -> int:
+        ends = []
+        if walk.direction != "incoming" and step.source in inner:
+            ends.append(reached[step.source])
+        if walk.direction != "outgoing" and step.target in inner:
+            ends.append(reached[step.target])
+        return min(ends)
+
+    chosen = list(steps.values())
+    if len(chosen) > walk.limit:
+        names = graph.names(chosen)
+        chosen.sort(key=lambda s: (distance(s), s.recorded_at, names[s.key]))
+        chosen, cut = chosen[: walk.limit], True
+    if not cut:
+        rim = [key for key in passed if key not in inner]
+        cut = any(step.key not in steps for step in graph.touching(rim, walk.direction))
+    far = {root: 0}
+    for step in chosen:
+        for end in (step.source, step.target):
+            if end in reached:
+                far[end] = reached[end]
+    frame = graph.frame(chosen).with_columns(_far=pl.Series(map(distance, chosen), dtype=pl.Int64))
+    return Lineage(root, frame.sort("_far", "recorded_at", "edge_id").drop("_far"), far, cut)
+
+
+class Adjacent:
+    """Edges in memory, by the items they touch."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        """Sort edges by both ends."""
+        self.out: dict[str, list[Step]] = {}
+        self.into: dict[str, list[Step]] = {}
+        for step in steps:
+            self.out.setdefault(step.source, []).append(step)
+            self.into.setdefault(step.target, []).append(step)
+
+    def reach(self, root: str, walk: Walk, most: int) -> tuple[dict[str, int], bool]:
+        """Breadth first, each item once."""
+        far, layer, depth = {root: 0}, [root], 0
+        while layer and (walk.depth is None or depth < walk.depth):
+            depth += 1
+            found: list[str] = []
+            for key in layer:
+                if walk.goes_on(key, root):
+                    if walk.direction != "incoming":
+                        found += (step.target for step in self.out.get(key, ()))
+                    if walk.direction != "outgoing":
+                        found += (step.source for step in self.into.get(key, ()))
+            layer = [key for key in dict.fromkeys(found) if key not in far]
+            far.update(dict.fromkeys(layer, depth))
+        return far, False
+
+    def touching(self, items: Sequence[str], direction: str) -> Iterator[Step]:
+        """From the lists of each item."""
+        for key in items:
+            if direction != "incoming":
+                yield from self.out.get(key, ())
+            if direction != "outgoing":
+                yield from self.into.get(key, ())
+
+
+class FrameGraph(Adjacent):
+    """Edges of a frame."""
+
+    def __init__(self, edges: pl.DataFrame) -> None:
+        """`edges` as they are to be followed."""
+        self.edges = edges
+        keyed = edges.select(
+            "edge_id",
+            pl.concat_str("source_kind", pl.lit(":"), "source_id").alias("source"),
+            pl.concat_str("target_kind", pl.lit(":"), "target_id").alias("target"),
+            pl.col("recorded_at").cast(pl.Int64),
+        )
+        super().__init__(starmap(Step, keyed.iter_rows()))
+
+    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
+        """The keys themselves."""
+        return {step.key: step.key for step in steps}
+
+    def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
+        """Rows of the frame."""
+        order = pl.DataFrame({"edge_id": [s.key for s in steps]}, schema={"edge_id": pl.String})
+        found = order.join(self.edges, on="edge_id", how="left", maintain_order="left")
+        return found.select(self.edges.columns)
+
+
+def lineage(
+    edges: Any,
+    root: str,
+    *,
+    direction: str = "both",
+    depth: int | None = 6,
+    limit: int = 10_000,
+    point: AsOf | None = None,
+    stop_at: Sequence[str] = (),
+) -> Lineage:
+    """Lineage of an item in a frame of edges, or in a mesh.
+
+    Args:
+        edges: An `edges` frame, pandas or polars; or a mesh, whose own index answers.
+        root: The item, ``kind:id``.
+        direction: `outgoing` to what it came from, `incoming` to what came of it, or `both`.
+        depth: Most steps from the root; None goes all the way.
+        limit: Most edges, nearest first.
+        point: Only edges on record and valid at this point; None is everything in the frame.
+        stop_at: Kinds of items to show and not to pass through, such as `["actor"]`.
+
+    Returns:
+        A :class:`Lineage`. Its frames are polars.
+
+    Raises:
+        InputError, InvalidProvenanceError, SchemaError
+
+    Cost: linear in the frame; the index of a mesh looks only at what it reaches.
+
+    Example:
+        >>> import polars as pl
+        >>> from mnemes_lab import schemas
+        >>> from mnemes_lab.clock import from_us
+        >>> ends = [("e1", "b", "a"), ("e2", "c", "b")]  # c comes from b, b from a
+        >>> edges = pl.DataFrame(
+        ...     [{"edge_id": e, "edge_type": "derived_from", "source_kind": "fact", "source_id": s,
+        ...       "target_kind": "fact", "target_id": t, "operation_id": "o",
+        ...       "recorded_at": from_us(0)} for e, s, t in ends])
+        >>> lineage(edges, "fact:c", direction="outgoing")
+        Lineage('fact:c', 3 items, 2 edges)
+        >>> lineage(edges, "fact:c", direction="outgoing", depth=1).truncated
+        True
+    """
+    if hasattr(edges, "lineage"):
+        found: Lineage = edges.lineage(
+            root, direction=direction, depth=depth, limit=limit, as_of=point, stop_at=stop_at
+        )
+        return found
+    walk = checked_walk(direction, depth, limit, stop_at)
+    table = frames.read(edges, schemas.Edges)
+    table = as_of(table, point, include_superseded=True) if point is not None else table
+    replaced = table["supersedes_edge_id"].drop_nulls()
+    table = table.filter(~pl.col("edge_id").is_in(replaced.implode()))
+    return replace(follow(FrameGraph(table), item(root, "root"), walk), as_of=point)
+
+
+# --- the index of a mesh ---------------------------------------------------------------------
+_ON_RECORD = "e.recorded_at <= :recorded"
+_HOLDS = (
+    " AND (e.valid_from IS NULL OR e.valid_from <= :valid)"
+    " AND (e.valid_to IS NULL OR e.valid_to > :valid)"
+)
+_UNREPLACED = " AND NOT EXISTS (SELECT 1 FROM edges s WHERE s.supersedes_edge_id = e.edge_id AND "
+_PASSES = (
+    " AND (r.item = :root OR substr(r.item, 1, instr(r.item, ':') - 1) NOT IN"
+    " (SELECT value FROM json_each(:stop)))"
+)
+
+
+class IndexGraph:
+    """Edges of all devices, in the index; one transaction, so one state and one record time."""
+
+    def __init__(self, conn: Connection, valid: int | None, recorded: int) -> None:
+        """Look from one point on the two time axes."""
+        self.cursor = conn.connection.cursor()
+        self.points = {"valid": valid, "recorded": recorded}
+        self.rule = _ON_RECORD + (_HOLDS if valid is not None else "")
+        replacing = "SELECT 1 FROM edges WHERE supersedes_edge_id IS NOT NULL LIMIT 1"
+        if self._rows(replacing):  # asked of every edge, so only where it can matter
+            self.rule += _UNREPLACED + self.rule.replace("e.", "s.") + ")"
+
+    def _rows(self, sql: str, **values: Any) -> list[Any]:
+        return list(self.cursor.execute(sql, {**self.points, **values}))
+
+    def reach(self, root: str, walk: Walk, most: int) -> tuple[dict[str, int], bool]:
+        """One recursive query; without a bound on depth, distances follow from its edges."""
+        bounded = walk.depth is not None
+        column, start = (", r.depth + 1", ", 0 AS depth") if bounded else ("", "")
+        passes = (" AND r.depth < :depth" if bounded else "") + (_PASSES if walk.stop_at else "")
+        ways = {"outgoing": ("source", "target"), "incoming": ("target", "source")}
+        terms = [
+            f"SELECT e.{there}{column} FROM reach r JOIN edges e ON e.{here} = r.item"
+            f" WHERE {self.rule}{passes}"
+            for way, (here, there) in ways.items()
+            if walk.direction in ("both", way)
+        ]
+        found = self._rows(
+            f"WITH RECURSIVE reach(item{', depth' if bounded else ''}) AS (SELECT :root{start}"
+            f" UNION {' UNION '.join(terms)} LIMIT :most) SELECT * FROM reach",
+            root=root, depth=walk.depth, most=most, stop=json.dumps(walk.stop_at),
+        )  # fmt: skip
+        cut = len(found) >= most
+        if not bounded:
+            items = [key for (key,) in found if walk.goes_on(key, root)]
+            return Adjacent(self.touching(items, walk.direction)).reach(root, walk, most)[0], cut
+        far: dict[str, int] = {}
+        for key, depth in found:
+            far[key] = min(depth, far.get(key, depth))
+        return far, cut
+
+    def touching(self, items: Sequence[str], direction: str) -> Iterator[Step]:
+        """From the two indexes that hold all a walk needs."""
+        for end, way in (("source", "outgoing"), ("target", "incoming")):
+            if items and direction in ("both", way):
+                sql = (
+                    "SELECT e.row_key, e.source, e.target, e.recorded_at FROM json_each(:items) j"
+                    f" JOIN edges e ON e.{end} = j.value WHERE {self.rule}"
+                )
+                values = {**self.points, "items": json.dumps(items)}
+                yield from starmap(Step, self.cursor.connection.execute(sql, values))
+
+    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
+        """Looked up in the table."""
+        return dict(self._fetch("e.row_key, e.edge_id", steps))
+
+    def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
+        """Looked up in the table."""
+        columns = ", ".join(f"e.{name}" for name in t.EDGE_COLUMNS)
+        rows = {row[0]: row[1:] for row in self._fetch(f"e.row_key, {columns}", steps)}
+        return edges_of([rows[step.key] for step in steps])
+
+    def _fetch(self, columns: str, steps: Sequence[Step]) -> list[Any]:
+        return self._rows(
+            f"SELECT {columns} FROM json_each(:keys) j JOIN edges e ON e.row_key = j.value",
+            keys=json.dumps(sorted(step.key for step in steps)),
+        )

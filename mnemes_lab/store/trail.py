@@ -1,0 +1,104 @@
+"""The operation and the edges that facts bring along, written in the transaction of the facts.
+
+Every fact is `recorded_by` its operation. One that an agent states is also `observed_by` the
+agent's actor, under an operation of kind `observe`. One that names other facts as its source, or
+replaces one, is `derived_from` it, and `supersedes` what it replaces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from mnemes_lab.errors import InvalidProvenanceError
+from mnemes_lab.store import tables as t
+from mnemes_lab.store.operations import By, Envelope, item
+from mnemes_lab.store.store import Store
+
+Ends = tuple[str, str, str]  # edge type, source, target
+_CHUNK = 500
+
+
+def stated(by: By, fact_id: str, operation_id: str, sources: Sequence[str] = ()) -> list[Ends]:
+    """The edges of one new fact."""
+    fact = f"fact:{fact_id}"
+    ends = [("recorded_by", fact, f"operation:{operation_id}")]
+    if by.actor_id is not None:
+        ends.append(("observed_by", fact, f"actor:{by.actor_id}"))
+    return ends + [("derived_from", fact, source) for source in sources if source != fact]
+
+
+def envelope(by: By, fact_ids: Sequence[str], digests: Sequence[bytes], **more: Any) -> Envelope:
+    """The operation of one new fact, or of a batch of them."""
+    kind = "assert" if by.actor_id is None else "observe"
+    if len(fact_ids) == 1:
+        digest = digests[0].hex()
+        return Envelope(by, kind, f"fact:{fact_ids[0]}", f"sha256:{digest}", **more)
+    digest = hashlib.sha256(b"".join(digests)).hexdigest()
+    return Envelope(by, kind, f"batch:{digest[:32]}", f"sha256:{digest}", **more)
+
+
+def edge_rows(
+    ends: Iterable[Ends],
+    ids: Iterator[str],
+    by: By,
+    operation_id: str,
+    device_id: str,
+    now: int,
+    generation: int,
+    valid_from: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """Rows of `EDGE_COLUMNS` for edges the mesh writes itself."""
+    rest = (operation_id, by.actor_id, device_id, valid_from, None, None, now)
+    return [
+        (next(ids), kind, source, target, *rest, None, None, None, generation)
+        for kind, source, target in ends
+    ]
+
+
+def chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
+    """Parts short enough for one statement."""
+    listed = list(values)
+    return (listed[i : i + _CHUNK] for i in range(0, len(listed), _CHUNK))
+
+
+def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
+    """Which device holds each of these facts."""
+    found: dict[str, str] = {}
+    for part in chunks(fact_ids):
+        for row in store.rows(select(t.fact_index).where(t.fact_index.c.fact_id.in_(part))):
+            found[row["fact_id"]] = row["device_id"]
+    return found
+
+
+def need_sources(store: Store, named: Sequence[str]) -> list[str]:
+    """Items that a new fact is derived from, as keys; a plain fact id is read as a fact.
+
+    Raises:
+        InvalidProvenanceError: no item, or a fact the mesh does not hold.
+    """
+    if isinstance(named, str):
+        raise InvalidProvenanceError(
+            "derived_from takes a list of facts or items.", found=named, hint=f"[{named!r}]"
+        )
+    bare = owners(store, [n for n in named if isinstance(n, str)])
+    keys = [f"fact:{n}" if n in bare else item(n, "source") for n in named]
+    facts = [key.removeprefix("fact:") for key in keys if key.startswith("fact:")]
+    missing = sorted(set(facts) - set(owners(store, facts)))
+    if missing:
+        raise InvalidProvenanceError(
+            "A fact cannot be derived from one that is not there.",
+            found=missing[0],
+            hint="mesh.facts() lists the facts and their ids",
+        )
+    return list(dict.fromkeys(keys))
+
+
+def told_sources(store: Store, rows: Mapping[int, str | None]) -> dict[int, list[str]]:
+    """Facts that rows name in their `source` column as ``fact:<id>``; other words say nothing."""
+    named = {i: s.removeprefix("fact:") for i, s in rows.items() if s and s.startswith("fact:")}
+    held = owners(store, sorted(set(named.values()))) if named else {}
+    return {i: [f"fact:{fact_id}"] for i, fact_id in named.items() if fact_id in held}
