@@ -24,7 +24,7 @@ import narwhals as nw
 import polars as pl
 
 from mnemes_lab.clock import to_us
-from mnemes_lab.errors import InputError, InstantError, MissingColumnError, SchemaError
+from mnemes_lab.errors import InputError, MissingColumnError, SchemaError
 from mnemes_lab.schemas import dtypes
 
 FrameT = TypeVar("FrameT")
@@ -345,6 +345,7 @@ def whole_number(
 
 
 def whole_text(value: object) -> str:
+    """A value as text that can be written as UTF-8."""
     if not isinstance(value, str):
         raise SchemaError(f"found {type(value).__name__} {value!r}, wanted text.")
     try:
@@ -397,6 +398,3 @@ def _typed(series: nw.Series[Any], name: str, dtype: pl.DataType) -> pl.Series:
     except (ValueError, TypeError, pl.exceptions.PolarsError):  # mixed objects, or out of range
         pass
     raise _wrong(name, series.dtype, wanted)
-
-
-__all__ = ["InstantError", "Kind", "give_back", "kind_of", "read", "read_records", "read_rows"]

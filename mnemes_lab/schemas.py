@@ -15,119 +15,79 @@ Example:
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import dataframely as dy
 import polars as pl
 
-STATUSES = ["active", "quarantined", "revoked"]
-FACT_STATUSES = ["active", "superseded", "retracted", "expired", "redacted"]
-KINDS = [
-    "durable_fact",
-    "preference",
-    "project_state",
-    "instruction_policy",
-    "correction",
-    "observation",
-    "episode_summary",
-    "skill_procedure",
-    "ephemeral_inference",
-]
-SENSITIVITIES = ["public", "internal", "confidential", "restricted"]
-OUTCOMES = ["stored", "duplicate", "refused"]
-TOOL_PROFILES = ["agent", "operator"]
-REASONS = ["budget", "exhaustive", "expanded", "over_budget", "failed"]
-CERTIFICATES = ["exact", "calibrated", "none"]
-OPERATION_KINDS = ["observe", "assert", "supersede", "revoke", "redact", "adjudicate"]
-EDGE_TYPES = [
-    "observed_by",
-    "recorded_by",
-    "derived_from",
-    "supports",
-    "contradicts",
-    "supersedes",
-    "retrieved_from",
-]
-CHECKS = ["ok", "pending", "broken"]
-
-
-def _instant(description: str, *, nullable: bool = False) -> Any:
-    return dy.Datetime(time_unit="us", time_zone="UTC", nullable=nullable, description=description)
-
-
-def _key(description: str) -> Any:
-    return dy.String(primary_key=True, min_length=1, description=description)
-
-
-def _text(description: str, *, nullable: bool = False) -> Any:
-    return dy.String(nullable=nullable, description=description)
-
-
-def _real(description: str, *, nullable: bool = False) -> Any:
-    return dy.Float64(nullable=nullable, allow_inf=False, allow_nan=False, description=description)
-
-
-def _count(description: str, *, key: bool = False, nullable: bool = False) -> Any:
-    return dy.Int64(min=0, primary_key=key, nullable=nullable, description=description)
-
-
-def _enum(categories: list[str], description: str, *, nullable: bool = False) -> Any:
-    return dy.Enum(categories, nullable=nullable, description=description)
+from mnemes_lab import columns as c
+from mnemes_lab.columns import (
+    CERTIFICATES,
+    CHECKS,
+    EDGE_TYPES,
+    FACT_STATUSES,
+    KINDS,
+    OPERATION_KINDS,
+    OUTCOMES,
+    REASONS,
+    SENSITIVITIES,
+    STATUSES,
+    TOOL_PROFILES,
+)
 
 
 class Devices(dy.Schema):
     """One row per device of the mesh."""
 
-    device_id = _key("version 4 UUID")
-    label = _text("what people call it")
-    platform = _text("operating system or kind of machine, may be empty")
-    hostname = _text("network name, may be empty")
-    status = _enum(STATUSES, "may it answer and write")
-    first_seen_at = _instant("registration")
-    last_seen_at = _instant("last sign of life of the device itself")
-    status_changed_at = _instant("when the status was set")
-    clock_ahead_ms = _real("most that its own times ran ahead of the mesh's; 0 is never seen")
+    device_id = c.key("version 4 UUID")
+    label = c.text("what people call it")
+    platform = c.text("operating system or kind of machine, may be empty")
+    hostname = c.text("network name, may be empty")
+    status = c.enum(STATUSES, "may it answer and write")
+    first_seen_at = c.instant("registration")
+    last_seen_at = c.instant("last sign of life of the device itself")
+    status_changed_at = c.instant("when the status was set")
+    clock_ahead_ms = c.real("most that its own times ran ahead of the mesh's; 0 is never seen")
 
 
 class Actors(dy.Schema):
     """Who acts through a device."""
 
-    actor_id = _key("version 4 UUID")
-    device_id = _text("the device it acts through")
-    name = _text("what people call it; an agent's name is its namespace", nullable=True)
-    kind = _text("human, agent, service, or any other kind, verbatim")
-    tool_profile = _enum(TOOL_PROFILES, "operator may change other devices")
-    provider_model = _text("model behind the actor", nullable=True)
-    granted_by = _text("actor or rule that granted the profile", nullable=True)
-    recorded_at = _instant("registration")
+    actor_id = c.key("version 4 UUID")
+    device_id = c.text("the device it acts through")
+    name = c.text("what people call it; an agent's name is its namespace", nullable=True)
+    kind = c.text("human, agent, service, or any other kind, verbatim")
+    tool_profile = c.enum(TOOL_PROFILES, "operator may change other devices")
+    provider_model = c.text("model behind the actor", nullable=True)
+    granted_by = c.text("actor or rule that granted the profile", nullable=True)
+    recorded_at = c.instant("registration")
 
 
 class Facts(dy.Schema):
     """One row per fact, as of one record time."""
 
-    fact_id = _key("identity, unique in the mesh")
-    device_id = _text("the device that owns it")
-    namespace = _text("group of facts on the device; an agent's name")
-    text = _text("the statement")
-    subject = _text("what it is about", nullable=True)
-    predicate = _text("what it says of the subject", nullable=True)
-    object = _text("the value it gives", nullable=True)
-    source = _text("where it came from, the caller's words", nullable=True)
-    kind = _enum(KINDS, "what sort of memory it is")
-    sensitivity = _enum(SENSITIVITIES, "how widely it may be shown")
-    status = _enum(FACT_STATUSES, "current, replaced, withdrawn or past its time")
+    fact_id = c.key("identity, unique in the mesh")
+    device_id = c.text("the device that owns it")
+    namespace = c.text("group of facts on the device; an agent's name")
+    text = c.text("the statement")
+    subject = c.text("what it is about", nullable=True)
+    predicate = c.text("what it says of the subject", nullable=True)
+    object = c.text("the value it gives", nullable=True)
+    source = c.text("where it came from, the caller's words", nullable=True)
+    kind = c.enum(KINDS, "what sort of memory it is")
+    sensitivity = c.enum(SENSITIVITIES, "how widely it may be shown")
+    status = c.enum(FACT_STATUSES, "current, replaced, withdrawn or past its time")
     content_digest = dy.String(
         min_length=64, max_length=64, description="hex SHA-256 of the text's UTF-8 bytes"
     )
-    observed_at = _instant("when somebody saw it", nullable=True)
-    valid_from = _instant("start of validity, inclusive", nullable=True)
-    valid_to = _instant("end of validity, exclusive", nullable=True)
-    recorded_at = _instant("when the mesh accepted this version")
-    expires_at = _instant("when it stops being current", nullable=True)
-    superseded_by = _text("the fact that replaced it", nullable=True)
-    version = _count("1, and one more for every update")
-    closed_at = _instant("when this version stopped being on record", nullable=True)
-    superseded_from = _instant(
+    observed_at = c.instant("when somebody saw it", nullable=True)
+    valid_from = c.instant("start of validity, inclusive", nullable=True)
+    valid_to = c.instant("end of validity, exclusive", nullable=True)
+    recorded_at = c.instant("when the mesh accepted this version")
+    expires_at = c.instant("when it stops being current", nullable=True)
+    superseded_by = c.text("the fact that replaced it", nullable=True)
+    version = c.count("1, and one more for every update")
+    closed_at = c.instant("when this version stopped being on record", nullable=True)
+    superseded_from = c.instant(
         "start of validity of what replaced it; before it, this one still holds", nullable=True
     )
 
@@ -135,114 +95,114 @@ class Facts(dy.Schema):
 class FactHistory(dy.Schema):
     """Every version of some facts, oldest first."""
 
-    fact_id = _key("identity of the fact")
-    version = _count("1, and one more for every update", key=True)
-    text = _text("the statement in this version")
-    status = _enum(FACT_STATUSES, "what became of this version")
-    valid_from = _instant("start of validity, inclusive", nullable=True)
-    valid_to = _instant("end of validity, exclusive", nullable=True)
-    recorded_at = _instant("when this version was accepted")
-    expires_at = _instant("when it stops being current", nullable=True)
-    closed_at = _instant("when it stopped being on record", nullable=True)
-    superseded_from = _instant(
+    fact_id = c.key("identity of the fact")
+    version = c.count("1, and one more for every update", key=True)
+    text = c.text("the statement in this version")
+    status = c.enum(FACT_STATUSES, "what became of this version")
+    valid_from = c.instant("start of validity, inclusive", nullable=True)
+    valid_to = c.instant("end of validity, exclusive", nullable=True)
+    recorded_at = c.instant("when this version was accepted")
+    expires_at = c.instant("when it stops being current", nullable=True)
+    closed_at = c.instant("when it stopped being on record", nullable=True)
+    superseded_from = c.instant(
         "start of validity of what replaced it; before it, this one still holds", nullable=True
     )
-    superseded_by = _text("the fact that replaced it", nullable=True)
-    reason = _text("why it was closed", nullable=True)
+    superseded_by = c.text("the fact that replaced it", nullable=True)
+    reason = c.text("why it was closed", nullable=True)
 
 
 class Answers(dy.Schema):
     """What became of each row of a load: one row per input row, in input order."""
 
-    row = _count("position in the input, from 0", key=True)
-    outcome = _enum(OUTCOMES, "stored, duplicate of a fact already held, or refused")
-    fact_id = _text("the fact that now holds the content", nullable=True)
-    device_id = _text("the device it belongs to", nullable=True)
-    reason = _text("why it was refused or what it repeats", nullable=True)
+    row = c.count("position in the input, from 0", key=True)
+    outcome = c.enum(OUTCOMES, "stored, duplicate of a fact already held, or refused")
+    fact_id = c.text("the fact that now holds the content", nullable=True)
+    device_id = c.text("the device it belongs to", nullable=True)
+    reason = c.text("why it was refused or what it repeats", nullable=True)
 
 
 class Operations(dy.Schema):
     """Who asked for which change of state, once per change, oldest first."""
 
-    operation_id = _key("version 4 UUID")
-    idempotency_key = _text("the caller's; unique per requesting device", nullable=True)
-    requesting_device_id = _text("who asked; the mesh's own id for its owner")
-    requesting_actor_id = _text("the actor who asked", nullable=True)
-    recording_device_id = _text("whose shard keeps it; null if none or several", nullable=True)
-    recording_server_id = _text("the mesh that accepted it")
-    operation_kind = _enum(OPERATION_KINDS, "what sort of change")
-    target_kind = _text("kind of what it changes")
-    target_id = _text("id of what it changes")
-    content_digest = _text("sha256: and the hex digest of the content")
-    observed_at = _instant("when somebody saw it", nullable=True)
-    valid_time = _instant("when it holds in the world", nullable=True)
-    recorded_at = _instant("when the mesh accepted it")
-    receipt_id = _text("op-receipt: and the operation's id")
+    operation_id = c.key("version 4 UUID")
+    idempotency_key = c.text("the caller's; unique per requesting device", nullable=True)
+    requesting_device_id = c.text("who asked; the mesh's own id for its owner")
+    requesting_actor_id = c.text("the actor who asked", nullable=True)
+    recording_device_id = c.text("whose shard keeps it; null if none or several", nullable=True)
+    recording_server_id = c.text("the mesh that accepted it")
+    operation_kind = c.enum(OPERATION_KINDS, "what sort of change")
+    target_kind = c.text("kind of what it changes")
+    target_id = c.text("id of what it changes")
+    content_digest = c.digest("sha256: and the hex digest of the content")
+    observed_at = c.instant("when somebody saw it", nullable=True)
+    valid_time = c.instant("when it holds in the world", nullable=True)
+    recorded_at = c.instant("when the mesh accepted it")
+    receipt_id = c.text("op-receipt: and the operation's id")
 
 
 class Edges(dy.Schema):
     """Provenance: which item stands to which other in what relation, oldest first."""
 
-    edge_id = _key("version 4 UUID")
-    edge_type = _enum(EDGE_TYPES, "the source <type> the target")
-    source_kind = _text("kind of the item the edge leaves")
-    source_id = _text("id of the item the edge leaves")
-    target_kind = _text("kind of the item the edge enters")
-    target_id = _text("id of the item the edge enters")
-    operation_id = _text("the operation that recorded it")
-    actor_id = _text("the operation's actor", nullable=True)
-    device_id = _text("a device of the operation", nullable=True)
-    valid_from = _instant("start of validity, inclusive", nullable=True)
-    valid_to = _instant("end of validity, exclusive", nullable=True)
-    observed_at = _instant("when somebody saw it", nullable=True)
-    recorded_at = _instant("when the mesh accepted it")
-    content_digest = _text("sha256: and the hex digest of the evidence", nullable=True)
-    metadata = _text("canonical JSON", nullable=True)
-    supersedes_edge_id = _text("the edge it replaces", nullable=True)
+    edge_id = c.key("version 4 UUID")
+    edge_type = c.enum(EDGE_TYPES, "the source <type> the target")
+    source_kind = c.text("kind of the item the edge leaves")
+    source_id = c.text("id of the item the edge leaves")
+    target_kind = c.text("kind of the item the edge enters")
+    target_id = c.text("id of the item the edge enters")
+    operation_id = c.text("the operation that recorded it")
+    actor_id = c.text("the operation's actor", nullable=True)
+    device_id = c.text("a device of the operation", nullable=True)
+    valid_from = c.instant("start of validity, inclusive", nullable=True)
+    valid_to = c.instant("end of validity, exclusive", nullable=True)
+    observed_at = c.instant("when somebody saw it", nullable=True)
+    recorded_at = c.instant("when the mesh accepted it")
+    content_digest = c.digest("sha256: and the hex digest of the evidence", nullable=True)
+    metadata = c.text("canonical JSON", nullable=True)
+    supersedes_edge_id = c.text("the edge it replaces", nullable=True)
 
 
 class EdgeAnswers(dy.Schema):
     """What became of each edge that was to be recorded, in input order."""
 
-    row = _count("position in the input, from 0", key=True)
-    outcome = _enum(OUTCOMES, "stored, duplicate of an edge already held, or refused")
-    edge_id = _text("the edge that says so", nullable=True)
-    reason = _text("why it was refused", nullable=True)
+    row = c.count("position in the input, from 0", key=True)
+    outcome = c.enum(OUTCOMES, "stored, duplicate of an edge already held, or refused")
+    edge_id = c.text("the edge that says so", nullable=True)
+    reason = c.text("why it was refused", nullable=True)
 
 
 class Items(dy.Schema):
     """What a lineage reached."""
 
-    item_kind = _key("fact, operation, actor, device or any other kind")
-    item_id = _key("id within the kind")
-    depth = _count("steps from the root")
-    label = _text("words for people; null when the mesh does not know the item", nullable=True)
-    device = _text("label of the device it belongs to", nullable=True)
-    recorded_at = _instant("when the mesh first knew it", nullable=True)
+    item_kind = c.key("fact, operation, actor, device or any other kind")
+    item_id = c.key("id within the kind")
+    depth = c.count("steps from the root")
+    label = c.text("words for people; null when the mesh does not know the item", nullable=True)
+    device = c.text("label of the device it belongs to", nullable=True)
+    recorded_at = c.instant("when the mesh first knew it", nullable=True)
 
 
 class Catalogue(dy.Schema):
     """The content-free table of shards."""
 
-    device_id = _key("owner of the shard")
-    state = _enum(STATUSES, "the device's status")
-    generation = _count("grows with every accepted write")
-    facts = _count("accepted facts, replaced ones included")
-    terms = _count("distinct terms of the summary")
-    namespaces = _count("distinct namespaces")
-    searches = _count("how often it was searched")
+    device_id = c.key("owner of the shard")
+    state = c.enum(STATUSES, "the device's status")
+    generation = c.count("grows with every accepted write")
+    facts = c.count("accepted facts, replaced ones included")
+    terms = c.count("distinct terms of the summary")
+    namespaces = c.count("distinct namespaces")
+    searches = c.count("how often it was searched")
     ewma_latency_ms = dy.Float64(min=0, description="moving average of search latency")
-    refreshed_at = _instant("when the summary was last made", nullable=True)
+    refreshed_at = c.instant("when the summary was last made", nullable=True)
 
 
 class Summaries(dy.Schema):
     """What a router may know about a shard."""
 
-    device_id = _key("owner of the shard")
-    router = _key("which router reads it")
-    generation = _count("the shard's generation it describes")
+    device_id = c.key("owner of the shard")
+    router = c.key("which router reads it")
+    generation = c.count("the shard's generation it describes")
     terms = dy.List(dy.String(), description="what the router compares with the query")
-    bytes = _count("size as kept")
+    bytes = c.count("size as kept")
     text_leaves = dy.Bool(description="whether words of the device's texts are in it")
     sha256 = dy.String(min_length=64, max_length=64, description="digest of its bytes")
 
@@ -250,112 +210,112 @@ class Summaries(dy.Schema):
 class Queries(dy.Schema):
     """Questions to search for."""
 
-    query_id = _key("identity within the frame")
-    text = _text("the question; blank matches nothing")
-    device_id = _text("who asks", nullable=True)
+    query_id = c.key("identity within the frame")
+    text = c.text("the question; blank matches nothing")
+    device_id = c.text("who asks", nullable=True)
 
 
 class Relevance(dy.Schema):
     """Which facts answer which question."""
 
-    query_id = _key("the question")
-    fact_id = _key("the fact")
+    query_id = c.key("the question")
+    fact_id = c.key("the fact")
     gain = dy.Float64(min=0, description="how much it helps")
 
 
 class Ranking(dy.Schema):
     """Shards in the order a router would ask them."""
 
-    router = _key("the router's registered name")
-    query_id = _key("the question")
-    device_id = _key("the shard")
+    router = c.key("the router's registered name")
+    query_id = c.key("the question")
+    device_id = c.key("the shard")
     rank = dy.Int64(min=1, description="1 is asked first")
-    score = _real("the router's own score")
+    score = c.real("the router's own score")
 
 
 class Hits(dy.Schema):
     """Facts found, best first."""
 
-    query_id = _key("the question")
+    query_id = c.key("the question")
     rank = dy.Int64(min=1, primary_key=True, description="1 is best")
-    device_id = _text("who holds the fact")
-    fact_id = _text("the fact")
-    score = _real("reciprocal-rank fusion of the two lists")
-    lexical_score = _real("BM25 with statistics of all eligible shards", nullable=True)
-    vector_score = _real("cosine of question and fact", nullable=True)
+    device_id = c.text("who holds the fact")
+    fact_id = c.text("the fact")
+    score = c.real("reciprocal-rank fusion of the two lists")
+    lexical_score = c.real("BM25 with statistics of all eligible shards", nullable=True)
+    vector_score = c.real("cosine of question and fact", nullable=True)
     lexical_rank = dy.Int64(min=1, nullable=True, description="place in the lexical list")
     vector_rank = dy.Int64(min=1, nullable=True, description="place in the vector list")
-    text = _text("the statement")
+    text = c.text("the statement")
 
 
 class Candidates(dy.Schema):
     """Scored facts of one or more shards, before they are merged."""
 
-    query_id = _key("the question")
-    device_id = _key("who holds the fact")
-    fact_id = _key("the fact")
-    lexical_score = _real("score of the lexical list; null if not in it", nullable=True)
-    vector_score = _real("score of the vector list; null if not in it", nullable=True)
-    text = _text("the statement")
+    query_id = c.key("the question")
+    device_id = c.key("who holds the fact")
+    fact_id = c.key("the fact")
+    lexical_score = c.real("score of the lexical list; null if not in it", nullable=True)
+    vector_score = c.real("score of the vector list; null if not in it", nullable=True)
+    text = c.text("the statement")
 
 
 class Trace(dy.Schema):
     """Which shards a search asked, which it left out, and why."""
 
-    query_id = _key("the question")
-    device_id = _key("an eligible shard")
+    query_id = c.key("the question")
+    device_id = c.key("an eligible shard")
     step = dy.Int64(min=1, description="place in the router's ranking")
-    score = _real("the router's score")
+    score = c.real("the router's score")
     selected = dy.Bool(description="whether it was searched")
-    reason = _enum(REASONS, "why it was or was not searched")
-    results = _count("returned hits that it holds")
-    latency_ms = _real("time spent in it; null if not searched", nullable=True)
-    generation = _count("the shard's generation that was searched", nullable=True)
-    error = _text("what failed", nullable=True)
-    certificate = _enum(CERTIFICATES, "what is proved about the answer")
-    receipt_id = _text("the receipt of this question")
+    reason = c.enum(REASONS, "why it was or was not searched")
+    results = c.count("returned hits that it holds")
+    latency_ms = c.real("time spent in it; null if not searched", nullable=True)
+    generation = c.count("the shard's generation that was searched", nullable=True)
+    error = c.text("what failed", nullable=True)
+    certificate = c.enum(CERTIFICATES, "what is proved about the answer")
+    receipt_id = c.text("the receipt of this question")
 
 
 class ItemConflicts(dy.Schema):
     """Facts that two shards hold under one id with different content; kept out of answers."""
 
-    fact_id = _key("the shared id")
-    device_id = _key("a shard that holds it")
+    fact_id = c.key("the shared id")
+    device_id = c.key("a shard that holds it")
     content_digest = dy.String(min_length=64, max_length=64, description="digest of its text")
-    recorded_at = _instant("when a search first met it")
+    recorded_at = c.instant("when a search first met it")
 
 
 class Receipts(dy.Schema):
     """Receipts on record, without their secret."""
 
-    receipt_id = _key("version 4 UUID")
+    receipt_id = c.key("version 4 UUID")
     version = dy.Int64(min=1, description="byte format")
-    key_id = _text("which key authenticates it")
-    requester_device_id = _text("who asked")
+    key_id = c.text("which key authenticates it")
+    requester_device_id = c.text("who asked")
     exhaustive = dy.Bool(description="whether every eligible shard was asked for")
-    selected = _count("shards searched")
-    eligible = _count("shards that could have been")
-    results = _count("hits returned")
-    recorded_at = _instant("when it was written")
+    selected = c.count("shards searched")
+    eligible = c.count("shards that could have been")
+    results = c.count("hits returned")
+    recorded_at = c.instant("when it was written")
 
 
 class Report(dy.Schema):
     """What `check` found, one row per thing looked at."""
 
-    item = _key("the file, index or table")
-    check = _key("what was looked at")
-    outcome = _enum(CHECKS, "ok, pending (will heal by itself) or broken")
-    detail = _text("what is wrong", nullable=True)
+    item = c.key("the file, index or table")
+    check = c.key("what was looked at")
+    outcome = c.enum(CHECKS, "ok, pending (will heal by itself) or broken")
+    detail = c.text("what is wrong", nullable=True)
 
 
 class Measures(dy.Schema):
     """Results of a benchmark."""
 
-    measure = _key("what was measured")
-    value = _real("the figure")
-    unit = _text("its unit")
-    against = _text("the peer measured in the same run", nullable=True)
-    ratio = _real("value over the peer's, in the sense the measure's name says", nullable=True)
+    measure = c.key("what was measured")
+    value = c.real("the figure")
+    unit = c.text("its unit")
+    against = c.text("the peer measured in the same run", nullable=True)
+    ratio = c.real("value over the peer's, in the sense the measure's name says", nullable=True)
 
 
 PUBLIC: dict[str, type[dy.Schema]] = {

@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "mnemes_lab"
 TIERS = [
     ["errors"],
-    ["clock", "ids", "digest"],
+    ["clock", "ids", "digest", "columns"],
     ["schemas"],
     ["frames"],
     ["text"],

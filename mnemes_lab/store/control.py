@@ -218,17 +218,13 @@ def set_status(store: Store, device: str, status: str) -> None:
             )
         now = store.now()
         with store.pooled() as conn:
-            conn.execute(
-                update(t.devices)
-                .where(t.devices.c.device_id == found["device_id"])
-                .values(status=status, status_changed_at=now)
-            )
+            device_id = found["device_id"]
+            changed = update(t.devices).where(t.devices.c.device_id == device_id)
+            conn.execute(changed.values(status=status, status_changed_at=now))
             kind = "revoke" if status == "revoked" else "adjudicate"
-            noted(conn, store, kind, f"device:{found['device_id']}", {"status": status}, now)
+            noted(conn, store, kind, f"device:{device_id}", {"status": status}, now)
             if status == "revoked":  # what a router knew of it leaves with it
-                conn.execute(
-                    t.summaries.delete().where(t.summaries.c.device_id == found["device_id"])
-                )
+                conn.execute(t.summaries.delete().where(t.summaries.c.device_id == device_id))
             conn.execute(update(t.mesh).values(changes=t.mesh.c.changes + 1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -202,7 +203,7 @@ def _shape(look: Look, x: float, y: float, *, grow: int = 0, root: bool = False)
 
 
 def _item(item: Item, spot: Spot) -> list[str]:
-    out = [f"<g><title>{safe(told(item))}</title>"]
+    out = [f"<g><title>{html.escape(told(item))}</title>"]
     if item.root:
         out.append(
             f'<circle cx="{_n(spot.x)}" cy="{_n(spot.y)}" r="{item.look.radius + 5}" '
@@ -221,7 +222,7 @@ def _item(item: Item, spot: Spot) -> list[str]:
 
 
 def told(item: Item) -> str:
-    """An item in words."""
+    """An item in words, in which nothing acts."""
     lines = [plain(item.label, limit=400), plain(f"{item.kind}:{item.id}", limit=240)]
     if item.device:
         lines.append(f"device {plain(item.device, limit=120)}")
@@ -232,7 +233,7 @@ def _relation(scene: Scene, at: int) -> list[str]:
     relation, bow = scene.relations[at], scene.bows[at]
     a, b = scene.spots[relation.source], scene.spots[relation.target]
     start, end = scene.items[relation.source].look, scene.items[relation.target].look
-    out = [f"<g><title>{safe(relation_told(scene, relation))}</title>"]
+    out = [f"<g><title>{html.escape(relation_told(scene, relation))}</title>"]
     if relation.source == relation.target:
         x, y = a.x + start.radius * 0.7, a.y - start.radius * 0.7
         path = f"M{_n(x)} {_n(y)}a{_n(bow)} {_n(bow)} 0 1 0 {_n(-1.4 * start.radius)} 0"
@@ -253,7 +254,7 @@ def _relation(scene: Scene, at: int) -> list[str]:
 
 
 def relation_told(scene: Scene, relation: Relation) -> str:
-    """A relation in words."""
+    """A relation in words, in which nothing acts."""
     source, target = scene.items[relation.source], scene.items[relation.target]
     return "\n".join(
         [

@@ -136,14 +136,17 @@ _GROUND = """
       day = tick.date;
     });
   });
-  const scale = Math.min(box.clientWidth / ground.width,
-                         box.clientHeight / (ground.height + 40), 1.25);
-  network.moveTo({position: {x: ground.width / 2, y: ground.height / 2 + 16}, scale: scale});
-  const told = document.getElementById("told");
+  function fit() {
+    const scale = Math.min(box.clientWidth / ground.width,
+                           box.clientHeight / (ground.height + 40), 1.25);
+    network.moveTo({position: {x: ground.width / 2, y: ground.height / 2 + 16}, scale: scale});
+  }
+  fit();
+  addEventListener("load", fit);  // only now is the size of the page settled
   network.on("select", function (event) {
     const node = event.nodes.length ? nodes.get(event.nodes[0]) : null;
-    const edge = !node && event.edges.length ? edges.get(event.edges[0]) : null;
-    told.textContent = node ? node.title : edge ? edge.title : ground.hint;
+    const edge = event.edges.length ? edges.get(event.edges[0]) : null;
+    document.getElementById("told").textContent = (node || edge || {title: ground.hint}).title;
   });
 })();
 """
@@ -177,13 +180,15 @@ def compose(scene: Scene, heading: str, caption: str, height: int) -> str:
         f"<body>\n<style>{_STYLE}</style>\n<h1>{safe(heading)}</h1>\n<p>{safe(caption)}</p>\n"
         f'<ul class="legend">{legend}</ul>'
     )
-    ground = f"<script>{_GROUND % _script_json(_ground(scene))}</script>"
-    foot = f'<p id="told">{safe(_HINT)}</p>\n{ground}\n</body>'
+    foot = f'<p id="told">{safe(_HINT)}</p>\n</body>'
+    # The ground joins the script that makes the drawing, or a first frame could come without it.
+    before, end, after = page.rpartition("</script>")
+    page = f"{before}{_GROUND % _script_json(_ground(scene))}{end}{after}"
     for mark, text in zip(
         marks, ('<!DOCTYPE html>\n<html lang="en">', head, top, foot), strict=True
     ):
         page = page.replace(mark, text, 1)
-    return "\n".join(line.rstrip() for line in page.split("\n") if line.strip()) + "\n"
+    return page
 
 
 def _pyvis_page(scene: Scene, height: int) -> str:

@@ -150,7 +150,10 @@ def _named(mesh: Any, edges: pl.DataFrame, recorded: datetime | str | None) -> p
     told = AsOf(None, recorded).micros(_FAR)[1]
     known = [
         facts.filter(pl.col("recorded_at").cast(pl.Int64) <= told)
-        .with_columns(label=pl.when(pl.col("status") != "redacted").then("text"))
+        .with_columns(
+            label=pl.when(pl.col("status") != "redacted").then("text"),
+            recorded_at=pl.when(pl.col("version") == 1).then("recorded_at"),  # else by its edges
+        )
         .select("recorded_at", "device_id", "label", item_id="fact_id", item_kind=pl.lit("fact")),
         mesh.actors().select(
             "device_id", label="name", item_id="actor_id", item_kind=pl.lit("actor")
@@ -227,7 +230,7 @@ def _row(tag: str, cells: Sequence[str]) -> str:
 
 
 def _instant(value: datetime | None) -> str:
-    return "" if value is None else " ".join(moment(to_us(value)))
+    return "" if value is None else " ".join(moment(to_us(value))).replace(" ", "\xa0")
 
 
 def _safe(text: str) -> str:

@@ -23,6 +23,9 @@ from mnemes_lab.text.lexicon import ascii_tokens, idf, routing_tokens, tokens
 WORDS = ["pump", "valve", "off", "on", "KX-77", "Düse", "泵站", "!!!"]
 
 
+TIMES = ("closed_at", "valid_from", "valid_to", "expires_at", "superseded_from")
+
+
 def lexicon_at(indexes: Iterable[ShardIndex], terms: Iterable[str], recorded: int) -> Lexicon:
     """Statistics of some shards as they were at a record time."""
     statistics = Statistics()
@@ -40,7 +43,7 @@ def shard(device: str, texts: list[str], *, generation: int = 2, start: int = 0)
             "namespace": "general",
             "content_digest": bytes(32),
             "recorded_at": start + i,
-            **dict.fromkeys(("closed_at", "valid_from", "valid_to", "expires_at")),
+            **dict.fromkeys(TIMES),
         }
         for i, text in enumerate(texts)
     ]

@@ -108,7 +108,7 @@ def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     """Kill -9 at ten random points of loads over several devices."""
     batches = 6
     done = subprocess.run(
-        [sys.executable, "-c", WRITER, str(tmp_path), "4", "10", str(batches)],
+        [sys.executable, "-c", WRITER, str(tmp_path), "5", "10", str(batches)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -261,11 +261,11 @@ def test_nobody_sees_a_write_before_it_is_published(open_mesh, change, monkeypat
     seen = []
     publish = mesh.store.publish
 
-    def look_first(written):
+    def look_first(written, **options):
         seen.append(reader.facts().drop("status").equals(before.drop("status")))
         seen.append(current(reader) == {"old"})
         seen.append(reader.search("old new", exhaustive=True).hits.equals(hits))
-        publish(written)
+        publish(written, **options)
 
     monkeypatch.setattr(mesh.store, "publish", look_first)
     if change == "load":

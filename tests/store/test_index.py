@@ -22,7 +22,7 @@ from mnemes_lab.text.encode import HashEncoder
 
 DIM = 8
 WORDS = ["pump", "valve", "off", "KX-77", "Düse", "泵站", "\u2028", "!!!"]
-TIMES = ("closed_at", "valid_from", "valid_to", "expires_at")
+TIMES = ("closed_at", "valid_from", "valid_to", "expires_at", "superseded_from")
 
 
 def stamp(generation: int = 2, **changes: Any) -> dict[str, Any]:
@@ -83,11 +83,13 @@ def nearest(
 )
 def test_a_grown_index_equals_one_built_at_once(seed, n, cuts):
     rows, vectors = invent(seed, n)
-    opened = [row | {"closed_at": None} for row in rows]
+    rows = [r | ({"superseded_from": None} if r["closed_at"] is None else {}) for r in rows]
+    opened = [row | {"closed_at": None, "superseded_from": None} for row in rows]
     index = ShardIndex.build(stamp(1), [], vectors[:0])
     done = 0
     for generation, cut in enumerate([*sorted(min(c, n) for c in cuts), n], 2):
-        closed = [(r["row_key"], r["closed_at"]) for r in rows if r["closed_at"] is not None]
+        names = ("row_key", "closed_at", "superseded_from")
+        closed = [tuple(r[c] for c in names) for r in rows if r["closed_at"] is not None]
         index = index.extend(stamp(generation), opened[done:cut], vectors[done:cut], closed)
         done = cut
     built = ShardIndex.build(stamp(index.generation), rows, vectors)
@@ -99,7 +101,7 @@ def test_growing_leaves_the_older_index_as_it_was():
     rows, vectors = invent(1, 20)
     old = ShardIndex.build(stamp(), rows[:10], vectors[:10])
     before, found = told(old), nearest(old, 4)
-    new = old.extend(stamp(3), rows[10:], vectors[10:], [(1, 99), (15, 98)])
+    new = old.extend(stamp(3), rows[10:], vectors[10:], [(1, 99, 3), (15, 98, None)])
     assert (told(old), nearest(old, 4)) == (before, found)
     assert len(new) == 20
     assert new.columns.times["closed_at"][[0, 14]].tolist() == [99, 98]
@@ -108,7 +110,7 @@ def test_growing_leaves_the_older_index_as_it_was():
 def test_closing_times_of_unknown_rows_are_ignored():
     rows, vectors = invent(1, 3)
     index = ShardIndex.build(stamp(), [row | {"closed_at": None} for row in rows], vectors)
-    index = index.extend(stamp(3), [], vectors[:0], [(2, 50), (77, 60)])
+    index = index.extend(stamp(3), [], vectors[:0], [(2, 50, None), (77, 60, 1)])
     assert index.columns.times["closed_at"].tolist()[1] == 50
     assert (index.columns.times["closed_at"] == 50).sum() == 1
 
@@ -127,7 +129,11 @@ def test_what_is_visible_equals_looking_at_each_row(seed, valid, recorded, names
     shown = [True] * 12 if mask is None else mask.tolist()
     expected = [
         row["recorded_at"] <= recorded
-        and (row["closed_at"] is None or recorded < row["closed_at"])
+        and (
+            row["closed_at"] is None
+            or recorded < row["closed_at"]
+            or (None not in (valid, row["superseded_from"]) and valid < row["superseded_from"])
+        )
         and (row["expires_at"] is None or recorded < row["expires_at"])
         and (valid is None or row["valid_from"] is None or row["valid_from"] <= valid)
         and (valid is None or row["valid_to"] is None or valid < row["valid_to"])
@@ -175,7 +181,7 @@ def test_a_large_shard_becomes_a_graph_however_it_grew(small_graph):
     built = ShardIndex.build(stamp(), rows, vectors)
     flat = ShardIndex.build(stamp(), rows[:60], vectors[:60])
     grown = flat.extend(stamp(), rows[60:], vectors[60:], [])
-    by_one = built.extend(stamp(3), *[part[:0] for part in (rows, vectors)], [(1, 5)])
+    by_one = built.extend(stamp(3), *[part[:0] for part in (rows, vectors)], [(1, 5, None)])
     assert hasattr(built.ann, "hnsw")
     assert not hasattr(flat.ann, "hnsw")
     assert hasattr(grown.ann, "hnsw")

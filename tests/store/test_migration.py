@@ -146,7 +146,7 @@ def test_a_failing_step_leaves_the_file_as_it_was(open_mesh, older, monkeypatch)
 
     monkeypatch.setitem(engine.MIGRATIONS, 0, fail)
     before = files(older)
-    with pytest.raises(MigrationError, match=r"pooled\.db.*generation 0 to 1: half way.*bak"):
+    with pytest.raises(MigrationError, match=r"pooled\.db.*generation 0 to 2: half way.*bak"):
         open_mesh()
     after = files(older)
     assert after.pop("pooled.db.generation-0.bak")
@@ -175,7 +175,7 @@ def test_a_failing_step_of_a_shard_names_the_shard(open_mesh, older, monkeypatch
 
 def test_without_a_step_nothing_is_changed(open_mesh, older):
     before = files(older)
-    with pytest.raises(MigrationError, match="generation 0 to 1"):
+    with pytest.raises(MigrationError, match="generation 0 to 2"):
         open_mesh()
     after = files(older)
     after.pop("pooled.db.generation-0.bak", None)

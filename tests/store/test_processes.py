@@ -178,7 +178,7 @@ def test_reading_then_writing_in_four_processes_loses_nothing(tmp_path):
     create_schema(engine, t.shard, t.SHARD_ID, t.GENERATION)
     engine.dispose()
     with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute("INSERT INTO shard_state VALUES (1, 'm', 'd', 1, 0, 0, NULL)")
+        conn.execute("INSERT INTO shard_state VALUES (1, 'm', 'd', 1, 0, 0, NULL, 0)")
     assert run(INCREMENTS, path) == ["done"] * 4
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("SELECT facts FROM shard_state").fetchone() == (200,)

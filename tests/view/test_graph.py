@@ -317,7 +317,7 @@ def test_only_the_needed_columns_are_needed():
 
 def test_times_without_an_offset_are_refused():
     edges = pl.DataFrame(EDGES).with_columns(pl.col("recorded_at").dt.replace_time_zone(None))
-    with pytest.raises(SchemaError, match="without an offset"):
+    with pytest.raises(SchemaError, match="naive datetimes name no instant"):
         ProvenanceGraph(edges)
     broken = pl.DataFrame({**EDGES, "recorded_at": ["2031-06-11T07:30:00Z", "noon", None, None]})
     with pytest.raises((SchemaError, InstantError), match="row 1"):
@@ -473,7 +473,7 @@ def test_edges_of_one_pair_stay_apart():
     rows = [*((a, t, b, 1) for a, b, t in both), ("fact:b", "supports", "fact:a", 2)]
     rows += [("fact:a", "supports", "fact:a", 1), ("fact:a", "contradicts", "fact:a", 1)]
     graph = ProvenanceGraph(pl.DataFrame(edge_rows(*rows)))
-    paths = re.findall(r'<g><title>[^<]*</title><path d="([^"]*)"', graph.svg())
+    paths = re.findall(r'<g><title>[^<]*</title>\s*<path d="([^"]*)"', graph.svg())
     assert len(set(paths)) == 6
     _, lines = drawn(graph.page())
     assert len({json.dumps([line.get("smooth"), line.get("selfReference")]) for line in lines}) == 6
