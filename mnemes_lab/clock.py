@@ -108,6 +108,10 @@ class Clock(Protocol):
         """Never answer an instant at or before `us` again."""
         ...
 
+    def machine(self) -> int:
+        """What the clock shows by itself, whatever is on record."""
+        ...
+
 
 class SystemClock:
     """The machine's clock, kept from running backwards."""
@@ -129,6 +133,10 @@ class SystemClock:
     def forward_to(self, us: int) -> None:
         """Remember an instant that is already on record."""
         self._last = max(self._last, us)
+
+    def machine(self) -> int:
+        """The machine's time, which may have been set back."""
+        return time.time_ns() // 1000
 
 
 class LabClock:
@@ -175,3 +183,7 @@ class LabClock:
     def forward_to(self, us: int) -> None:
         """Continue one step after an instant that is already on record."""
         self._next = max(self._next, us + self.step_us)
+
+    def machine(self) -> int:
+        """The next instant: this clock has no other."""
+        return self._next

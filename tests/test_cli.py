@@ -90,7 +90,10 @@ COMMANDS = sorted(get_command(app).commands)
 
 
 def test_the_commands_are_the_promised_ones():
-    promised = "demo init devices actors facts load search receipt check reencode bench lab"
+    promised = (
+        "demo init devices actors facts load search receipt check reencode bench lab "
+        "lineage operations edges redact export"
+    )
     assert sorted(promised.split()) == COMMANDS
 
 

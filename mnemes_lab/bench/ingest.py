@@ -1,8 +1,8 @@
 """How fast facts are stored, against bare sqlite3 writing the same rows.
 
-The peer writes exactly the rows that the mesh wrote, from tuples made beforehand, into the same
-tables with the same indexes, by ``executemany``, with the same pragmas and the same number of
-commits: one that announces, one per shard, one that publishes.
+The peer writes exactly the rows that the mesh wrote, facts, operations and edges, from tuples made
+beforehand, into the same tables with the same indexes, by ``executemany``, with the same pragmas
+and the same number of commits: one that announces, one per shard, one that publishes.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ def _ours(folder: Path, frame: pl.DataFrame) -> tuple[float, dict[str, Any]]:
         work: dict[str, Any] = {"shards": {}}
         for device_id, _ in made:
             with mesh.store.shard(device_id).reading() as conn:
-                rows = [tuple(row) for row in conn.execute(select(t.facts)).all()]
-                work["shards"][device_id] = rows
+                work["shards"][device_id] = [
+                    (_insert(table), [tuple(row) for row in conn.execute(select(table)).all()])
+                    for table in (t.facts, t.operations, t.edges)
+                ]
         work["index"] = [tuple(r.values()) for r in mesh.store.rows(select(t.fact_index))]
     return seconds, work
 
@@ -113,19 +115,19 @@ def _peer(folder: Path, work: dict[str, Any]) -> float:
     for device_id in work["shards"]:
         _make(folder / f"{device_id}.db", t.shard, t.SHARD_ID)
     pooled = _open(folder / "pooled.db")
-    devices = [(d, d, "", "", None, 0, "active", 0, 0, 0) for d in work["shards"]]
-    empty = [(d, 1, 0, 0, 0, 0, 0.0, None) for d in work["shards"]]
+    devices = [(d, d, "", "", None, 0, "active", 0, 0, 0, 0) for d in work["shards"]]
+    empty = [(d, 1, 0, 0, 0, 0, 0.0, None, 0, 0) for d in work["shards"]]
     _commit(pooled, (_insert(t.devices), devices), (_insert(t.catalogue), empty))
     pending = [(d, 1, "undo") for d in work["shards"]]
     gc.collect()
     start = time.perf_counter()
     _commit(pooled, (_insert(t.fact_index), work["index"]), (_insert(t.pending_writes), pending))
-    for device_id, rows in work["shards"].items():
+    for device_id, parts in work["shards"].items():
         conn = _open(folder / f"{device_id}.db")
-        state = (1, "m", device_id, 2, len(rows), 0, None)
-        _commit(conn, (_insert(t.facts), rows), (_insert(t.shard_state), [state]))
+        state = (1, "m", device_id, 2, len(parts[0][1]), 0, None, 0)
+        _commit(conn, *parts, (_insert(t.shard_state), [state]))
         conn.close()
-    published = [(2, len(rows), d) for d, rows in work["shards"].items()]
+    published = [(2, len(parts[0][1]), d) for d, parts in work["shards"].items()]
     _commit(
         pooled,
         ("UPDATE catalogue SET generation = ?, facts = ? WHERE device_id = ?", published),

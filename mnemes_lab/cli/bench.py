@@ -38,6 +38,17 @@ def search_command(devices: Devices = 100, facts: Facts = 100_000, json: Json = 
     _tell(search.run(devices=devices, facts_per_device=max(1, facts // devices)), json)
 
 
+@bench.command("evidence", epilog=examples("mnemes-lab bench evidence --edges 100000"))
+def evidence_command(
+    edges: Annotated[int, typer.Option(min=10_000, help="Provenance edges.")] = 1_000_000,
+    json: Json = False,
+) -> None:
+    """Measure as-of filters and lineage, against the same written by hand."""
+    from mnemes_lab.bench import evidence
+
+    _tell(evidence.run(edges=edges), json)
+
+
 def _tell(report: Any, json: bool) -> None:
     if json:
         typer.echo(report.to_json())

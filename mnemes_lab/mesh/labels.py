@@ -32,7 +32,7 @@ def describe(
         known[f"actor:{row['actor_id']}"] = told
     for row in _some(store, t.devices, "device_id", by_kind.get("device", [])):
         known[f"device:{row['device_id']}"] = (row["label"], row["label"], row["first_seen_at"])
-    known |= _fact_labels(store, by_kind.get("fact", []), labels)
+    known |= _fact_labels(store, by_kind.get("fact", []), labels, recorded)
     named = by_kind.get("operation", [])
     ids = [*(i for i in named if is_uuid4(i)), *found.edges["operation_id"].to_list()]
     operations = _operations(store, sorted(set(ids)), recorded)
@@ -56,9 +56,9 @@ def _operations(store: Store, ids: Sequence[str], recorded: int) -> pl.DataFrame
 
 
 def _fact_labels(
-    store: Store, ids: Sequence[str], labels: Mapping[str, str]
+    store: Store, ids: Sequence[str], labels: Mapping[str, str], recorded: int
 ) -> dict[str, tuple[Any, ...]]:
-    """Text of the latest version, device and first record time of facts."""
+    """Text of the version on record then, device and first record time of facts."""
     by_device: dict[str, list[str]] = {}
     for fact_id, device_id in owners(store, ids).items():
         by_device.setdefault(device_id, []).append(fact_id)
@@ -66,10 +66,11 @@ def _fact_labels(
     f = t.facts.c
     for device_id, mine in sorted(by_device.items()):
         for part in chunks(sorted(mine)):
-            query = select(f.fact_id, f.text, f.recorded_at, f.closed_as).where(f.fact_id.in_(part))
+            query = select(f.fact_id, f.text, f.recorded_at, f.redacted)
+            query = query.where(f.fact_id.in_(part), f.recorded_at <= recorded)
             for row in store.shard(device_id).rows(query.order_by(f.version)):
                 first = known.get(f"fact:{row['fact_id']}", (None, None, row["recorded_at"]))[2]
-                text = "(redacted)" if row["closed_as"] == "redacted" else row["text"]
+                text = "(redacted)" if row["redacted"] else row["text"]
                 known[f"fact:{row['fact_id']}"] = (text, labels.get(device_id), first)
     return known
 

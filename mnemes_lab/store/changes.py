@@ -275,6 +275,8 @@ def _head(store: Store, fact_id: str) -> dict[str, Any]:
     """The open version of a fact, or an error that names the current head of its chain."""
     versions = history_rows(store, fact_id)
     last = versions[-1]
+    if last["redacted"]:
+        raise ConflictError(f"Fact {fact_id!r} was redacted already.")
     if last["closed_at"] is None:
         return dict(last)
     head = last

@@ -49,13 +49,12 @@ def _follow(store: Store, device_id: str, generation: int, after: int) -> None:
         rows = select(e).where(e.c.row_key > after, e.c.generation <= generation)
         with store.shard(device_id).reading() as conn:
             edges = conn.execute(rows.order_by(e.c.row_key).limit(_STEP)).all()
-            known = select(o).where(o.c.generation <= generation)
-            if edges:  # operations come with or before their edges
-                known = known.where(o.c.generation <= edges[-1].generation)
+            last = len(edges) < _STEP
+            until = generation if last else edges[-1].generation  # come with or before their edges
+            known = select(o).where(o.c.generation <= until)
             operations = conn.execute(
                 known.where(o.c.generation > _reached(store, device_id))
             ).all()
-        last = len(edges) < _STEP
         after = edges[-1].row_key if edges else after
         done = generation if last else max(1, edges[-1].generation - 1)
         _append(store, device_id, operations, edges, done, after)

@@ -341,6 +341,7 @@ class _Batch:
             "dedupe_key": [self.keys[i] for i in rows],
             "recorded_at": [self.now] * n,
             "generation": [generation] * n,
+            "redacted": [0] * n,
         }
         tuples = list(zip(*(values.get(name, none) for name in t.FACT_COLUMNS), strict=True))
         ends = [

@@ -141,7 +141,7 @@ class Indexes:
                 if conn.execute(query).scalar_one_or_none() != base.columns.fact_id[-1]:
                     base, last = None, 0
             known = t.facts_at(generation)
-            there = known.c.closed_as.is_distinct_from("redacted")
+            there = known.c.redacted == 0
             fresh = select(*(known.c[name] for name in _ROW)).where(known.c.row_key > last, there)
             rows = conn.execute(fresh.order_by(known.c.row_key)).mappings().all()
             closed = conn.execute(

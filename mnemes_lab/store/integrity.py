@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 
 from mnemes_lab import schemas
 from mnemes_lab.errors import MnemesError
+from mnemes_lab.store import redaction
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.indexes import Indexes
 from mnemes_lab.store.keys import KeyRing
@@ -24,6 +25,7 @@ from mnemes_lab.store.receipts import from_json, row_v2, verify
 from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
 
+CLOCK_TOLERANCE_US = 60_000_000  # a minute: what a badly kept clock may be off
 Finding = tuple[str, str, str, str | None]
 
 
@@ -33,6 +35,8 @@ def check_mesh(store: Store, indexes: Indexes, ring: KeyRing) -> pl.DataFrame:
         *_guarded("pooled.db", "sqlite", lambda: _sqlite(store.rows_raw, "pooled.db")),
         *_guarded("pooled.db", "pending writes", lambda: _notes(store)),
         *_guarded("pooled.db", "receipts", lambda: _receipts(store, ring)),
+        *_guarded("pooled.db", "redactions", lambda: _redactions(store)),
+        *_guarded("pooled.db", "clocks", lambda: _clocks(store)),
     ]
     known = {}
     for row in store.rows(select(t.catalogue).order_by(t.catalogue.c.device_id)):
@@ -43,6 +47,7 @@ def check_mesh(store: Store, indexes: Indexes, ring: KeyRing) -> pl.DataFrame:
             findings.append((name, "file", "ok", "nothing written yet"))
             continue
         findings += _guarded(name, "file", partial(_shard, store, row))
+        findings += _guarded(name, "evidence", partial(_evidence, store, row))
         findings += _guarded(name, "index", partial(_index, indexes, device_id, row["generation"]))
     findings += _strays(store, set(known))
     return pl.DataFrame(findings, schema=schemas.dtypes(schemas.Report), orient="row")
@@ -69,6 +74,56 @@ def _notes(store: Store) -> Iterator[Finding]:
     found = store.rows(select(t.pending_writes))
     detail = f"{len(found)} shard(s) wait for a writer to finish or undo" if found else None
     yield "pooled.db", "pending writes", "pending" if found else "ok", detail
+
+
+def _redactions(store: Store) -> Iterator[Finding]:
+    left = redaction.waiting(store)
+    detail = f"files of {left} still hold traces; mesh.scrub() tries again" if left else None
+    yield "pooled.db", "redactions", "pending" if left else "ok", detail
+
+
+def _clocks(store: Store) -> Iterator[Finding]:
+    """Whose clock runs ahead; the mesh's own too, which then waits for the machine's to follow."""
+    ahead = store.rows(
+        select(t.devices.c.label)
+        .where(t.devices.c.clock_ahead_us > CLOCK_TOLERANCE_US)
+        .order_by(t.devices.c.label)
+    )
+    labels = [row["label"] for row in ahead]
+    detail = f"times given by {labels} ran ahead of the mesh's" if labels else None
+    machine = getattr(store.clock, "machine", store.present)
+    early = store.state()["last_instant"] - machine()
+    if early > CLOCK_TOLERANCE_US:
+        told = f"the last record time lies {early / 1e6:.0f} s ahead of this machine's clock"
+        yield "pooled.db", "clocks", "pending", "; ".join(filter(None, [told, detail]))
+    else:
+        yield "pooled.db", "clocks", "ok", detail
+
+
+def _evidence(store: Store, row: Any) -> Iterator[Finding]:
+    """Edges have their operations, and the index says what the shard says."""
+    device_id = row["device_id"]
+    reached = min(row["generation"], row["evidence_generation"])
+    problems = []
+    with store.shard(device_id).reading() as conn:
+        e, o = t.edges, t.operations
+        known = set(conn.execute(select(o.c.operation_id)).scalars())
+        edges = conn.execute(select(*(e.c[n] for n in t.EDGE_COLUMNS))).all()
+        operations = conn.execute(select(*(o.c[n] for n in t.OPERATION_COLUMNS))).all()
+    if loose := sorted(r.edge_id for r in edges if r.operation_id not in known):
+        problems.append(f"{len(loose)} edges have no operation: {loose[:3]}")
+    for table, names, held in (
+        (t.pooled_edges, t.EDGE_COLUMNS, edges),
+        (t.pooled_operations, t.OPERATION_COLUMNS, operations),
+    ):
+        query = select(*(table.c[n] for n in names)).where(table.c.home == device_id)
+        index = {tuple(r.values()) for r in store.rows(query.where(table.c.generation <= reached))}
+        shard = {tuple(r) for r in held if r.generation <= reached}
+        if index != shard:
+            differ = len(index ^ shard)
+            problems.append(f"the index differs in {differ} {table.name}; mesh.rebuild_evidence()")
+    name = f"shards/{device_id}"
+    yield name, "evidence", "broken" if problems else "ok", "; ".join(problems) or None
 
 
 def _receipts(store: Store, ring: KeyRing) -> Iterator[Finding]:
@@ -99,9 +154,9 @@ def _shard(store: Store, row: Any) -> Iterator[Finding]:
         detail = f"shard says {told} with {count} rows, catalogue {wanted}"
         yield name, "catalogue", "ok" if fine else "broken", None if fine else detail
         rows = conn.execute(
-            select(t.facts.c.fact_id, t.facts.c.text, t.facts.c.content_digest, t.facts.c.closed_as)
+            select(t.facts.c.fact_id, t.facts.c.text, t.facts.c.content_digest, t.facts.c.redacted)
         ).all()
-    bad = [f for f, text, digest, how in rows if not _as_digested(text, digest, how)]
+    bad = [f for f, text, digest, gone in rows if not _as_digested(text, digest, gone)]
     yield (
         name,
         "content",
@@ -123,9 +178,9 @@ def _shard(store: Store, row: Any) -> Iterator[Finding]:
     )
 
 
-def _as_digested(text: str, digest: bytes, closed_as: str | None) -> bool:
+def _as_digested(text: str, digest: bytes, redacted: int) -> bool:
     """Whether a text is the one its digest was made of; a redacted fact has none."""
-    if closed_as == "redacted":
+    if redacted:
         return not text
     return hashlib.sha256(text.encode()).digest() == digest
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
@@ -33,13 +33,7 @@ DIRECTIONS = ("both", "outgoing", "incoming")
 Describe = Callable[["Lineage"], tuple[pl.DataFrame, pl.DataFrame, list[str]]]
 
 
-class Step(NamedTuple):
-    """An edge as the walk sees it."""
-
-    key: Any
-    source: str
-    target: str
-    recorded_at: int
+Step = tuple[Any, ...]  # key, source, target, recorded_at, and whatever the graph adds
 
 
 class Walk(NamedTuple):
@@ -122,12 +116,16 @@ class Graph(Protocol):
         """Items within `depth` steps and how far each is; and whether `most` cut it short."""
         ...
 
-    def touching(self, items: Sequence[str], direction: str) -> Iterable[Step]:
-        """Edges that leave (outgoing), enter (incoming) or touch (both) these items, in order."""
+    def touching(self, items: Sequence[str], direction: str) -> Iterator[Step]:
+        """Edges that leave (outgoing), enter (incoming) or touch (both) these items."""
         ...
 
-    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
-        """Edge ids by key."""
+    def whole(self, items: Sequence[str], direction: str) -> Iterator[Step]:
+        """The same, with all that `frame` needs."""
+        ...
+
+    def first(self, steps: list[Step], far: Sequence[int], limit: int) -> list[Step]:
+        """The nearest, oldest `limit` edges, ties broken by edge id, with all `frame` needs."""
         ...
 
     def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
@@ -157,32 +155,27 @@ def checked_walk(
 def follow(graph: Graph, root: str, walk: Walk) -> Lineage:
     """Walk a graph from an item; see the module's text for what is included."""
     reached, cut = graph.reach(root, walk, 4 * walk.limit + 1000)
-    passed = [key for key in reached if walk.goes_on(key, root)]
+    passed = [key for key in reached if walk.goes_on(key, root)] if walk.stop_at else list(reached)
     near = [key for key in passed if walk.depth is None or reached[key] < walk.depth]
-    steps = {step.key: step for step in graph.touching(near, walk.direction)}
-    inner = set(near)
+    inner, way = set(near), walk.direction
 
     def distance(step: Step) -> int:
-        ends = []
-        if walk.direction != "incoming" and step.source in inner:
-            ends.append(reached[step.source])
-        if walk.direction != "outgoing" and step.target in inner:
-            ends.append(reached[step.target])
-        return min(ends)
+        """Of the nearest end that it was reached from."""
+        ends = (step[1],) if way == "outgoing" else (step[2],) if way == "incoming" else step[1:3]
+        return min(reached[end] for end in ends if end in inner)
 
-    chosen = list(steps.values())
-    if len(chosen) > walk.limit:
-        names = graph.names(chosen)
-        chosen.sort(key=lambda s: (distance(s), s.recorded_at, names[s.key]))
-        chosen, cut = chosen[: walk.limit], True
+    found = islice(graph.whole(near, way), 2 * walk.limit + 1)
+    steps = {step[0]: step for step in found}
+    if len(steps) > walk.limit:
+        slim = list({step[0]: step for step in graph.touching(near, way)}.values())
+        chosen, cut = graph.first(slim, [distance(step) for step in slim], walk.limit), True
+    else:
+        chosen = list(steps.values())
     if not cut:
         rim = [key for key in passed if key not in inner]
-        cut = any(step.key not in steps for step in graph.touching(rim, walk.direction))
+        cut = any(step[0] not in steps for step in graph.touching(rim, way))
     far = {root: 0}
-    for step in chosen:
-        for end in (step.source, step.target):
-            if end in reached:
-                far[end] = reached[end]
+    far.update((end, reached[end]) for step in chosen for end in step[1:3] if end in reached)
     frame = graph.frame(chosen).with_columns(_far=pl.Series(map(distance, chosen), dtype=pl.Int64))
     return Lineage(root, frame.sort("_far", "recorded_at", "edge_id").drop("_far"), far, cut)
 
@@ -195,8 +188,8 @@ class Adjacent:
         self.out: dict[str, list[Step]] = {}
         self.into: dict[str, list[Step]] = {}
         for step in steps:
-            self.out.setdefault(step.source, []).append(step)
-            self.into.setdefault(step.target, []).append(step)
+            self.out.setdefault(step[1], []).append(step)
+            self.into.setdefault(step[2], []).append(step)
 
     def reach(self, root: str, walk: Walk, most: int) -> tuple[dict[str, int], bool]:
         """Breadth first, each item once."""
@@ -207,9 +200,9 @@ class Adjacent:
             for key in layer:
                 if walk.goes_on(key, root):
                     if walk.direction != "incoming":
-                        found += (step.target for step in self.out.get(key, ()))
+                        found += (step[2] for step in self.out.get(key, ()))
                     if walk.direction != "outgoing":
-                        found += (step.source for step in self.into.get(key, ()))
+                        found += (step[1] for step in self.into.get(key, ()))
             layer = [key for key in dict.fromkeys(found) if key not in far]
             far.update(dict.fromkeys(layer, depth))
         return far, False
@@ -235,15 +228,18 @@ class FrameGraph(Adjacent):
             pl.concat_str("target_kind", pl.lit(":"), "target_id").alias("target"),
             pl.col("recorded_at").cast(pl.Int64),
         )
-        super().__init__(starmap(Step, keyed.iter_rows()))
+        super().__init__(keyed.iter_rows())
 
-    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
-        """The keys themselves."""
-        return {step.key: step.key for step in steps}
+    whole = Adjacent.touching
+
+    def first(self, steps: list[Step], far: Sequence[int], limit: int) -> list[Step]:
+        """The key is the edge's id."""
+        ranked = sorted((d, step[3], step[0], step) for d, step in zip(far, steps, strict=True))
+        return [step for *_, step in ranked[:limit]]
 
     def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
         """Rows of the frame."""
-        order = pl.DataFrame({"edge_id": [s.key for s in steps]}, schema={"edge_id": pl.String})
+        order = pl.DataFrame({"edge_id": [s[0] for s in steps]}, schema={"edge_id": pl.String})
         found = order.join(self.edges, on="edge_id", how="left", maintain_order="left")
         return found.select(self.edges.columns)
 
@@ -305,6 +301,8 @@ def lineage(
 
 
 # --- the index of a mesh ---------------------------------------------------------------------
+_SLIM = "e.row_key, e.source, e.target, e.recorded_at"
+_WHOLE = ", ".join([_SLIM, *(f"e.{name}" for name in t.EDGE_COLUMNS)])
 _ON_RECORD = "e.recorded_at <= :recorded"
 _HOLDS = (
     " AND (e.valid_from IS NULL OR e.valid_from <= :valid)"
@@ -360,27 +358,34 @@ class IndexGraph:
 
     def touching(self, items: Sequence[str], direction: str) -> Iterator[Step]:
         """From the two indexes that hold all a walk needs."""
+        return self._joined(items, direction, _SLIM)
+
+    def whole(self, items: Sequence[str], direction: str) -> Iterator[Step]:
+        """From the table."""
+        return self._joined(items, direction, _WHOLE)
+
+    def _joined(self, items: Sequence[str], direction: str, columns: str) -> Iterator[Step]:
         for end, way in (("source", "outgoing"), ("target", "incoming")):
             if items and direction in ("both", way):
                 sql = (
-                    "SELECT e.row_key, e.source, e.target, e.recorded_at FROM json_each(:items) j"
-                    f" JOIN edges e ON e.{end} = j.value WHERE {self.rule}"
+                    f"SELECT {columns} FROM json_each(:items) j JOIN edges e ON e.{end} = j.value"
+                    f" WHERE {self.rule}"
                 )
                 values = {**self.points, "items": json.dumps(items)}
-                yield from starmap(Step, self.cursor.connection.execute(sql, values))
+                yield from self.cursor.connection.execute(sql, values)
 
-    def names(self, steps: Sequence[Step]) -> Mapping[Any, str]:
-        """Looked up in the table."""
-        return dict(self._fetch("e.row_key, e.edge_id", steps))
+    def first(self, steps: list[Step], far: Sequence[int], limit: int) -> list[Step]:
+        """Names and rows are looked up in the table."""
+        names = dict(self._fetch("e.row_key, e.edge_id", [step[0] for step in steps]))
+        ranked = sorted((d, s[3], names[s[0]], s[0]) for d, s in zip(far, steps, strict=True))
+        return self._fetch(_WHOLE, [key for *_, key in ranked[:limit]])
 
     def frame(self, steps: Sequence[Step]) -> pl.DataFrame:
-        """Looked up in the table."""
-        columns = ", ".join(f"e.{name}" for name in t.EDGE_COLUMNS)
-        rows = {row[0]: row[1:] for row in self._fetch(f"e.row_key, {columns}", steps)}
-        return edges_of([rows[step.key] for step in steps])
+        """From what was fetched."""
+        return edges_of([step[4:] for step in steps])
 
-    def _fetch(self, columns: str, steps: Sequence[Step]) -> list[Any]:
+    def _fetch(self, columns: str, keys: Sequence[int]) -> list[Any]:
         return self._rows(
             f"SELECT {columns} FROM json_each(:keys) j JOIN edges e ON e.row_key = j.value",
-            keys=json.dumps(sorted(step.key for step in steps)),
+            keys=json.dumps(sorted(keys)),
         )

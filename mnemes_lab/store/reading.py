@@ -63,7 +63,7 @@ def _rules(
 
 
 def _status(fact: RowMapping, recorded: int) -> str:
-    if fact["closed_as"] == "redacted":
+    if fact["redacted"]:
         return "redacted"  # its text is gone, whenever one looks from
     if fact["closed_at"] is not None and fact["closed_at"] <= recorded:
         return "superseded" if fact["closed_as"] == "updated" else str(fact["closed_as"])

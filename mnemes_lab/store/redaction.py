@@ -51,7 +51,7 @@ def redact(store: Store, fact_id: str, *, reason: str | None, by: By, request: s
             return
         device_id = active_device(store, owner(store, fact_id))
         versions = history_rows(store, fact_id)
-        if versions[-1]["closed_as"] == "redacted":
+        if versions[-1]["redacted"]:
             raise ConflictError(f"Fact {fact_id!r} was redacted already.")
         now, last = store.now(), versions[-1]
         digest = f"sha256:{last['content_digest'].hex()}"
@@ -77,9 +77,9 @@ def _empty(
 ) -> None:
     f = t.facts.c
     mine = update(t.facts).where(f.fact_id == fact_id)
-    conn.execute(mine.values(text="", closed_as="redacted", **dict.fromkeys(_EMPTIED)))
-    still_open = f.closed_at.is_(None)
-    conn.execute(mine.where(still_open).values(closed_at=now, closed_generation=generation))
+    conn.execute(mine.values(text="", redacted=1, **dict.fromkeys(_EMPTIED)))
+    closing = {"closed_at": now, "closed_as": "redacted", "closed_generation": generation}
+    conn.execute(mine.where(f.closed_at.is_(None)).values(closing))
     conn.execute(mine.where(f.row_key == last).values(close_reason=reason))
     conn.execute(update(t.shard_state).values(redacted_generation=generation))
 
@@ -106,7 +106,7 @@ def scrub(store: Store, indexes: Indexes, cache: VectorCache) -> list[str]:
 
 def _scrub(store: Store, device_id: str, indexes: Indexes, cache: VectorCache) -> None:
     handle = store.shard(device_id)
-    gone = select(t.facts.c.content_digest).where(t.facts.c.closed_as == "redacted")
+    gone = select(t.facts.c.content_digest).where(t.facts.c.redacted == 1)
     cache.forget([row["content_digest"] for row in handle.rows(gone)])
     indexes.forget(device_id)
     _rewrite(handle.engine, handle.path, ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"])

@@ -105,9 +105,7 @@ def reencode(store: Store, encoder: Encoder, cache: VectorCache, *, progress: bo
         console = Console(stderr=True)
         for row in track(written, "Encoding", console=console, disable=not progress):
             held = store.shard(row["device_id"]).rows(
-                select(t.facts.c.text)
-                .where(t.facts.c.closed_as.is_distinct_from("redacted"))
-                .order_by(t.facts.c.row_key)
+                select(t.facts.c.text).where(t.facts.c.redacted == 0).order_by(t.facts.c.row_key)
             )
             encode_cached(encoder, [fact["text"] for fact in held], cache)
         generations = {r["device_id"]: (r["generation"], r["facts"]) for r in written}

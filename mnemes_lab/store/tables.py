@@ -317,6 +317,7 @@ facts = _table(
     _col("closed_generation", INT, null=True),  # of the write that closed it
     _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
     _col("generation", INT),
+    _col("redacted", INT, server_default="0"),  # its text is gone, in every version
     UniqueConstraint("fact_id", "version"),
     UniqueConstraint("dedupe_key"),
     CheckConstraint("valid_to IS NULL OR valid_from IS NULL OR valid_to >= valid_from", "interval"),

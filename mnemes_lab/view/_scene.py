@@ -184,7 +184,7 @@ def cut(text: str, width: float) -> str:
     """Text of at most `width` ordinary letters; an ellipsis says that it goes on.
 
     Example:
-        >>> cut("the pump is off", 20), cut("the pump is off", 9)
+        >>> cut("the pump is off", 20), cut("the pump is off", 10)
         ('the pump is off', 'the pump…')
     """
     ends = list(accumulate(map(_width, text)))

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mnemes_lab import schemas
@@ -574,11 +575,17 @@ def one_pair(label: str) -> ProvenanceGraph:
     return ProvenanceGraph(pl.DataFrame(edges), pl.DataFrame(items), root="fact:a")
 
 
+@cache
+def tags_of_a_harmless_page() -> list[tuple[str, ...]]:
+    return Tags(one_pair("plain words").page()).tags
+
+
 @given(st.sampled_from(HOSTILE) | st.text(max_size=60))
-@settings(max_examples=20)
+@settings(max_examples=10)
+@example("\n".join(HOSTILE))
 def test_no_label_changes_the_structure_of_the_page(label: str):
     page = one_pair(label).page()
-    assert Tags(page).tags == Tags(one_pair("plain words").page()).tags
+    assert Tags(page).tags == tags_of_a_harmless_page()
     title = drawn(page)[0][0]["title"].replace("h\u200bref", "href")
     assert title.startswith(titled(label, "a"))
     assert page == page.encode().decode() and "\u2028" not in page
@@ -644,7 +651,7 @@ network.once("afterDrawing", function () {
 </script>"""
 
 
-def lines_of_console(page: Path, folder: Path) -> Iterator[str]:
+def lines_of_console(page: Path, folder: Path) -> Generator[str, None, None]:
     """Open a page in a browser without a network and give what it writes, until it is closed."""
     assert CHROMIUM is not None
     command = [
