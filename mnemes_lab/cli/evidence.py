@@ -31,6 +31,7 @@ from mnemes_lab.view.plain import records
 
 _MOST_ROWS = 100  # of a table, which is for people
 _MOST_EDGES = 10_000
+ALL_EDGES = 10**9  # more than any mesh has
 _DEEPEST = 20  # steps that a tree indents; the column `depth` goes on
 
 
@@ -50,7 +51,12 @@ Limit = Annotated[
 
 
 def item_of(text: str) -> ItemRef:
-    """An item as it is typed: kind:id, or the bare id of a fact."""
+    """An item as it is typed: kind:id, or the bare id of a fact.
+
+    Example:
+        >>> item_of("f-1").key, item_of("actor:a-1").key
+        ('fact:f-1', 'actor:a-1')
+    """
     return ItemRef.parse(whole_text(text if ":" in text else f"fact:{text}"))
 
 
@@ -59,6 +65,11 @@ def _key_of(text: str | None) -> str | None:
 
 
 def steps(depth: str) -> int | None:
+    """A depth as it is typed.
+
+    Raises:
+        typer.BadParameter: neither a number nor all.
+    """
     if depth == "all":
         return None
     if not re.fullmatch("[0-9]{1,9}", depth):
@@ -87,7 +98,7 @@ def _write_cut(
         note(f"{part.height} of {frame.height} {what}, the oldest; --limit changes that")
 
 
-def item_key(end: str) -> pl.Expr:
+def _joined(end: str) -> pl.Expr:
     return pl.concat_str(f"{end}_kind", pl.lit(":"), f"{end}_id").alias(end)
 
 
@@ -134,7 +145,7 @@ def lineage_command(
     operations and whether it was truncated; csv and parquet hold the edges, or the items.
     """
     target, stops = Target.of(format, output), stop_at or []
-    most = limit or (_MOST_ROWS if target.for_people else _MOST_EDGES)
+    most = min(limit or (_MOST_ROWS if target.for_people else _MOST_EDGES), ALL_EDGES)
     with opened(folder, read_only=True) as mesh:
         found = mesh.lineage(
             item_of(item).key,
@@ -182,7 +193,7 @@ def _tree(found: Lineage, direction: Direction, stops: Sequence[str]) -> pl.Data
 
     below: dict[str, list[tuple[str, str, int]]] = {}
     met: dict[str, int] = {}  # the edge below which an item's own edges stand
-    ends = found.edges.select(item_key("source"), pl.col("edge_type"), item_key("target"))
+    ends = found.edges.select(_joined("source"), pl.col("edge_type"), _joined("target"))
     for n, (source, edge_type, target) in enumerate(ends.iter_rows()):
         leaves, enters = followed(source, Direction.OUTGOING), followed(target, Direction.INCOMING)
         outward = leaves and not (enters and depths[target] < depths[source])
@@ -208,6 +219,12 @@ def _tree(found: Lineage, direction: Direction, stops: Sequence[str]) -> pl.Data
 
 
 def counted(**counts: int) -> str:
+    """Counts in words.
+
+    Example:
+        >>> counted(item=1, edge=2)
+        '1 item, 2 edges'
+    """
     return ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items())
 
 
@@ -257,7 +274,7 @@ def operations_command(
             return told.select(
                 "recorded_at",
                 "operation_kind",
-                item_key("target"),
+                _joined("target"),
                 pl.col("device").fill_null("(the mesh's owner)"),
                 "idempotency_key",
                 "operation_id",
@@ -322,7 +339,7 @@ def edges_command(
 
         def show(part: pl.DataFrame) -> pl.DataFrame:
             told = labelled(mesh, part)
-            return told.select(item_key("source"), "edge_type", item_key("target"), *columns)
+            return told.select(_joined("source"), "edge_type", _joined("target"), *columns)
 
         _write_cut(to, frame, limit, "edges", show)
 

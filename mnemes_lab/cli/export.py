@@ -26,17 +26,18 @@ from mnemes_lab.cli.base import (
     existing,
     opened,
 )
-from mnemes_lab.cli.evidence import Depth, counted, item_of, steps
+from mnemes_lab.cli.evidence import ALL_EDGES, Depth, counted, item_of, steps
 from mnemes_lab.cli.output import note, say
+from mnemes_lab.clock import to_us
 from mnemes_lab.errors import InputError
 from mnemes_lab.mesh.mesh import Mesh
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.evidence import Evidence
 from mnemes_lab.store.lineage import Lineage
 
-_ALL_EDGES = 10**9  # only --depth cuts an export
 _PICTURES, _ENDINGS = (".html", ".svg"), (".html", ".svg", ".graphml", ".json")
 _ENDS = ("source", "target")
+_FAR = to_us("9999-12-31T23:59:59Z")
 _TAKEN = "There is something here already."
 
 export = typer.Typer(
@@ -106,10 +107,8 @@ def parquet_command(
 
     place, earlier = _free_folder(folder, out, force)
     evidence = _evidence(folder, item, steps(depth), as_of(valid, recorded))
-    if earlier:
-        manifest = _replace_folder(place, evidence)
-    else:
-        manifest = write_parquet(evidence, place)
+    write = _replace_folder if earlier else write_parquet
+    manifest = write(evidence, place)
     _tell(out, evidence)
     say(f"manifest digest {manifest['digest']}")
 
@@ -145,7 +144,7 @@ def graph_command(
     with opened(folder, read_only=True) as mesh:
         if item is None:
             edges = mesh.edges(as_of=point, include_superseded=True)
-            drawn: _Whole | Lineage = _Whole(edges, _items(mesh, edges))
+            drawn: _Whole | Lineage = _Whole(edges, _items(mesh, edges, point))
         else:
             drawn = _lineage(mesh, item, steps(depth), point)
         text = _picture(drawn, ending) if ending in _PICTURES else _graph(drawn, ending)
@@ -165,7 +164,7 @@ class _Whole(NamedTuple):
 
 
 def _lineage(mesh: Mesh, item: str, depth: int | None, point: AsOf | None) -> Lineage:
-    found = mesh.lineage(item_of(item).key, depth=depth, limit=_ALL_EDGES, as_of=point)
+    found = mesh.lineage(item_of(item).key, depth=depth, limit=ALL_EDGES, as_of=point)
     if found.truncated:
         note(f"truncated: more lies beyond depth {depth}; --depth all goes all the way")
     return found
@@ -194,13 +193,16 @@ def _with_ids(frame: pl.DataFrame, column: str, ids: set[Any]) -> pl.DataFrame:
     return frame.filter(pl.col(column).is_in(wanted.implode()))
 
 
-def _items(mesh: Mesh, edges: pl.DataFrame) -> pl.DataFrame:
-    """What edges connect, in words for people as far as the mesh knows some."""
+def _items(mesh: Mesh, edges: pl.DataFrame, point: AsOf | None) -> pl.DataFrame:
+    """What edges connect, in words for people as far as the mesh knew some by then."""
+    told = AsOf(recorded_at=point.recorded_at if point else None).micros(_FAR)[1]
     devices = mesh.devices().select("device_id", device="label")
     redacted = pl.col("status") == "redacted"
     first = pl.when(pl.col("version") == 1).then("recorded_at")  # a later version came later
     words = {
-        "fact": mesh.facts().select(
+        "fact": mesh.facts()
+        .filter(pl.col("recorded_at").cast(pl.Int64) <= told)
+        .select(
             "device_id",
             item_id="fact_id",
             label=pl.when(redacted).then(pl.lit("(redacted)")).otherwise("text"),
@@ -314,7 +316,7 @@ def _write(place: Path, content: bytes, force: bool) -> None:
         os.replace(fresh, place)
 
 
-def _replace_folder(place: Path, evidence: Evidence) -> dict[str, Any]:
+def _replace_folder(evidence: Evidence, place: Path) -> dict[str, Any]:
     """Put new evidence where an earlier export is; that one stays until the new one is whole."""
     from mnemes_lab.view.parquet import write_parquet
 

@@ -117,7 +117,8 @@ def operations_of(rows: Sequence[Sequence[Any]], mesh_id: str) -> pl.DataFrame:
     )
     over = pl.col("recording_device_id").n_unique().over("operation_id") > 1  # several shards
     frame = frame.with_columns(recording_device_id=pl.when(~over).then("recording_device_id"))
-    frame = frame.unique("operation_id", keep="first").sort("recorded_at", "operation_id")
+    frame = frame.sort("recorded_at", "operation_id", "idempotency_key", nulls_last=True)
+    frame = frame.unique("operation_id", keep="first", maintain_order=True)
     wanted = schemas.dtypes(schemas.Operations)
     return frame.select(list(wanted)).cast(pl.Schema(wanted))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -220,7 +220,7 @@ class _Batch:
 
             def write(conn: Connection, generation: int) -> None:
                 edges = [self._tuple(i, operation_id, now, generation) for i in rows]
-                told = self._envelope(rows, keeps=keeps)
+                told = self._envelope(keeps=keeps)
                 row = told.row(operation_id, home, now, generation, self.request)
                 put_evidence(conn, home, [row] if bare else [], edges)
 
@@ -229,9 +229,10 @@ class _Batch:
         keys = [(self.by.device_id, self.by.key, keeper)] if self.by.key else []
         commit(self.store, {home: part(home) for home in homes}, now, keys=keys)
 
-    def _envelope(self, rows: Sequence[int], *, keeps: bool) -> Envelope:
+    def _envelope(self, *, keeps: bool) -> Envelope:
         """The operation recorded with edges that have none of the caller's."""
-        kinds = {_IMPLIED.get(self.rows[i]["edge_type"], "assert") for i in rows}
+        bare = [row for i, row in enumerate(self.rows) if self.ids[i] and not row["operation_id"]]
+        kinds = {_IMPLIED.get(row["edge_type"], "assert") for row in bare}
         kind = "observe" if "observe" in kinds else min(kinds) if len(kinds) == 1 else "assert"
         return Envelope(
             self.by if keeps else self.by._replace(key=None),

@@ -7,17 +7,18 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from mnemes_lab import Mesh
 from mnemes_lab.errors import StoreError
 from mnemes_lab.store import engine as engine_module
+from mnemes_lab.store import tables as t
 
 ENCODER = """
 import numpy as np
@@ -39,7 +40,7 @@ def batch(number):
 WRITER = f"""
 import faiss, json, os, random, signal, sys
 import pandas, polars as pl
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 from mnemes_lab import Mesh
 {ENCODER}
 {BATCHES}
@@ -248,6 +249,67 @@ def test_a_change_that_fails_anywhere_is_there_whole_or_not_at_all(open_mesh, ch
         )
     assert current(mesh) == after
     assert seen[0] == number - 1 > 6
+    assert broken(mesh) == []
+
+
+def evidence(mesh: Mesh) -> tuple[set[str], set[str], set[str]]:
+    """Keys of operations, edges, and keys that are taken."""
+    taken = {r["idempotency_key"] for r in mesh.store.rows(select(t.operation_keys))}
+    return (
+        set(mesh.operations()["idempotency_key"].drop_nulls()),
+        set(mesh.edges()["edge_id"]),
+        taken,
+    )
+
+
+@pytest.mark.parametrize("verb", ["remember", "supersede", "redact", "submit", "edges"])
+def test_a_key_is_there_with_its_effect_or_not_at_all(open_mesh, verb):
+    """Break a keyed request anywhere: afterwards the same request is answered, and only once."""
+    mesh = open_mesh()
+    agent, other = mesh.agent("a"), mesh.agent("b")
+    number = 0
+    while True:
+        number += 1
+        key = f"key {number}"
+        mine, theirs = agent.remember(f"mine {number}"), other.remember(f"theirs {number}")
+        edges = pl.DataFrame(
+            {
+                "edge_type": ["supports"] * 3,
+                "source": [f"doc:{number}", f"fact:{mine}", f"fact:{theirs}"],
+                "target": ["claim:x", f"doc:{number}", f"doc:{number}"],
+            }
+        )
+        ask = {
+            "remember": lambda k, n=number: agent.remember(f"new {n}", idempotency_key=k),
+            "supersede": lambda k, f=mine, n=number: agent.supersede(
+                f, f"newer {n}", idempotency_key=k
+            ),
+            "redact": lambda k, f=mine: agent.redact(f, idempotency_key=k),
+            "submit": lambda k, f=mine: agent.submit(
+                "adjudicate", f"fact:{f}", content="x", idempotency_key=k
+            ),
+            "edges": lambda k, e=edges: mesh.add_edges(e, idempotency_key=k).rows(),
+        }[verb]
+        before = evidence(mesh)
+        first = None
+        with fault_at(number) as seen, suppress(Fault):
+            first = ask(key)
+        if first is not None:
+            break
+        mesh.device(f"next {number}")  # the next writer finishes or undoes
+        keys, edge_ids, taken = evidence(mesh)
+        assert keys == taken
+        assert keys - before[0] in (set(), {key})
+        if key not in keys:
+            assert edge_ids == before[1]
+        again = ask(key)
+        assert ask(key) == again
+        assert evidence(mesh)[0] == evidence(mesh)[2] == before[0] | {key}
+    assert ask(key) == first
+    assert seen[0] == number - 1 > 4
+    mesh.scrub()
+    assert broken(mesh) == []
+    mesh.rebuild_evidence()
     assert broken(mesh) == []
 
 

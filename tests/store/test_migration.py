@@ -202,3 +202,67 @@ def test_a_second_process_finds_the_file_brought_forward(older, monkeypatch):
         made.dispose()
     assert calls == [1]
     assert version_of(backup) == 0
+
+
+# --- generation 1 ----------------------------------------------------------------------------
+def make_first_generation(folder: Path) -> None:
+    """Take out of a mesh what generation 2 added."""
+    with closing(sqlite3.connect(folder / "pooled.db")) as conn, conn:
+        for table in ("edges", "operations", "operation_keys", "scrubs"):
+            conn.execute(f"DROP TABLE {table}")
+        conn.execute("ALTER TABLE devices DROP COLUMN clock_ahead_us")
+        conn.execute("ALTER TABLE catalogue DROP COLUMN evidence_generation")
+        conn.execute("ALTER TABLE catalogue DROP COLUMN evidence_row")
+        conn.execute("PRAGMA user_version = 1")
+    for path in shards(folder):
+        with closing(sqlite3.connect(path)) as conn, conn:
+            conn.execute("DROP TABLE edges")
+            conn.execute("DROP TABLE operations")
+            conn.execute("ALTER TABLE facts DROP COLUMN superseded_from")
+            conn.execute("ALTER TABLE facts DROP COLUMN redacted")
+            conn.execute("ALTER TABLE shard_state DROP COLUMN redacted_generation")
+            conn.execute("PRAGMA writable_schema = ON")
+            conn.execute(
+                "UPDATE sqlite_master SET sql = replace(sql, ?, '') WHERE name = 'facts'",
+                (", 'redacted'",),
+            )
+            conn.execute("PRAGMA user_version = 1")
+
+
+def test_a_mesh_without_evidence_is_brought_forward(open_mesh, folder):
+    make_first_generation(folder)
+    with (
+        closing(sqlite3.connect(shards(folder)[0])) as conn,
+        pytest.raises(sqlite3.IntegrityError, match="closed_as"),
+    ):
+        conn.execute("UPDATE facts SET closed_as = 'redacted'")
+    mesh = open_mesh()
+    before = mesh.facts()
+    assert sorted(before["text"]) == ["pump off", "pump on"]
+    assert mesh.operations().height == mesh.edges().height == 0  # nobody knows who asked
+    old = before["fact_id"][0]
+    new = mesh.supersede(old, "pump gone")
+    assert mesh.lineage(f"fact:{new}", direction="outgoing").depths[f"fact:{old}"] == 1
+    assert mesh.redact(old)
+    assert sorted(mesh.facts()["status"]) == ["active", "active", "redacted"]
+    assert mesh.check().filter(pl.col("outcome") == "broken").rows() == []
+    mesh.close()
+    fresh = folder.parent / "fresh"
+    with Mesh.open(fresh, seed=7, encoder="hash:64") as made:
+        made.load(pl.DataFrame({"device": ["a", "b"], "text": ["pump off", "pump on"]}))
+    for old_path, new_path in zip(
+        [folder / "pooled.db", *shards(folder)], [fresh / "pooled.db", *shards(fresh)], strict=True
+    ):
+        assert shape(old_path) == shape(new_path)
+
+
+def shape(path: Path) -> dict[str, list]:
+    """Tables with their columns, indexes and triggers of a file."""
+    with closing(sqlite3.connect(path)) as conn:
+        names = conn.execute("SELECT type, name FROM sqlite_master ORDER BY 1, 2").fetchall()
+        columns = {
+            name: sorted(row[1:4] for row in conn.execute(f"PRAGMA table_info({name})"))
+            for kind, name in names
+            if kind == "table"
+        }
+    return {"names": names, **columns}

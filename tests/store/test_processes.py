@@ -185,6 +185,49 @@ def test_reading_then_writing_in_four_processes_loses_nothing(tmp_path):
         assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+SUBMISSIONS = """
+import random
+from pathlib import Path
+
+def submit(folder, keys):
+    told = []
+    with Mesh.open(folder, encoder="hash:64") as mesh:
+        device = mesh.device("shared")
+        for key in keys:
+            done = mesh.submit("observe", f"reading:{key}", by=device, content=key,
+                               idempotency_key=key)
+            told.append((key, done.receipt_id))
+    return told
+
+folder, total = Path(sys.argv[1]), int(sys.argv[2])
+keys = [f"key-{i // 2}" for i in range(total)]  # every key twice
+random.Random(7).shuffle(keys)
+collect([fork(submit, folder, keys[number::4]) for number in range(4)])
+"""
+
+
+def test_four_processes_submit_with_retries_and_every_key_has_one_receipt(tmp_path):
+    """As many submissions as in `MNEMES_SUBMISSIONS`, half of them retries of another's key."""
+    total = int(os.environ.get("MNEMES_SUBMISSIONS", "600"))
+    folder = tmp_path / "mesh"
+    with Mesh.open(folder, encoder="hash:64") as mesh:
+        mesh.device("shared")
+    told = run(SUBMISSIONS, folder, total)
+    receipts: dict[str, set[str]] = {}
+    for one in told:
+        assert isinstance(one, list), one
+        for key, receipt_id in one:
+            receipts.setdefault(key, set()).add(receipt_id)
+    assert len(receipts) == total // 2
+    assert all(len(found) == 1 for found in receipts.values())
+    with Mesh.open(folder, encoder="hash:64") as mesh:
+        stored = mesh.operations(operation_kind="observe")
+        assert sorted(stored["idempotency_key"]) == sorted(receipts)
+        assert {f for found in receipts.values() for f in found} == set(stored["receipt_id"])
+        assert stored["recorded_at"].n_unique() == stored.height
+        assert mesh.check().filter(pl.col("outcome") == "broken").rows() == []
+
+
 # --- where nothing can be written ------------------------------------------------------------
 NOBODY = 65534
 AS_NOBODY = """

@@ -37,7 +37,9 @@ def told(open_mesh, tmp_path):
     mesh = open_mesh()
     agent = mesh.agent("keeper")
     mesh.load_records([{"device": "keeper", "text": f"pump {i} runs"} for i in range(300)])
-    fact_id = agent.remember("the vault opens", subject="Marisol", object="QZ4711XW", source="Marisol")
+    fact_id = agent.remember(
+        "the vault opens", subject="Marisol", object="QZ4711XW", source="Marisol"
+    )
     assert mesh.update(fact_id, text=SECRET) == 2
     assert SECRET in mesh.search("marisol vault", exhaustive=True).texts()
     mesh.refresh()
@@ -140,7 +142,10 @@ def test_an_open_reader_delays_the_scrubbing_and_check_says_so(told, impatient):
         reader.execute("SELECT count(*) FROM facts").fetchall()
         assert not mesh.redact(fact_id)
         assert (
-            mesh.search("marisol qz4711xw", exhaustive=True).hits["text"].str.contains("QZ4711").sum()
+            mesh.search("marisol qz4711xw", exhaustive=True)
+            .hits["text"]
+            .str.contains("QZ4711")
+            .sum()
             == 0
         )
         report = mesh.check().filter(pl.col("check") == "redactions").row(0, named=True)
