@@ -518,9 +518,16 @@ def test_looking_at_the_present_is_a_past_answer_too(mesh):
     agent = mesh.agent("a")
     first = agent.remember("gate B2")
     point = mesh.current()
-    before = answers(mesh, point, f"fact:{first}")
+
+    def shown() -> list[pl.DataFrame]:
+        found = mesh.lineage(f"fact:{first}", as_of=point)
+        return [mesh.facts(as_of=point), mesh.edges(as_of=point), found.edges]
+
+    before = shown()
+    assert [frame.height for frame in before] == [1, 2, 2]
     agent.remember("gate B9")
-    for old, new in zip(before, answers(mesh, point, f"fact:{first}"), strict=True):
+    agent.update(first, text="gate B7")
+    for old, new in zip(before, shown(), strict=True):
         assert old.equals(new)
 
 
