@@ -90,6 +90,9 @@ class Facts(dy.Schema):
     superseded_from = c.instant(
         "start of validity of what replaced it; before it, this one still holds", nullable=True
     )
+    superseded_to = c.instant(
+        "end of validity of what replaced it; from it on, this one holds again", nullable=True
+    )
 
 
 class FactHistory(dy.Schema):
@@ -106,6 +109,9 @@ class FactHistory(dy.Schema):
     closed_at = c.instant("when it stopped being on record", nullable=True)
     superseded_from = c.instant(
         "start of validity of what replaced it; before it, this one still holds", nullable=True
+    )
+    superseded_to = c.instant(
+        "end of validity of what replaced it; from it on, this one holds again", nullable=True
     )
     superseded_by = c.text("the fact that replaced it", nullable=True)
     reason = c.text("why it was closed", nullable=True)

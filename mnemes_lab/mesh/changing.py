@@ -55,8 +55,8 @@ class MeshChanges:
         """Replace a current fact by a new one on its device; answers the new id.
 
         Args:
-            fact_id: The fact to replace. Where the new one has a `valid_from`, the old one still
-                holds before that instant.
+            fact_id: The fact to replace. Where the new one has a `valid_from` or `valid_to`, the
+                old one still holds before and after.
             text: The new statement.
             reason: Why.
             by: The agent who says so; None is the mesh's owner.

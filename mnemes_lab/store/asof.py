@@ -4,8 +4,9 @@ One predicate for facts, edges, searches and snapshots, on integers (microsecond
 
 * on record at R: ``recorded_at <= R < closed_at``, and ``R < expires_at``;
 * holds at V: ``valid_from <= V < valid_to``;
-* a fact that was *superseded* by one that holds from S on stays on record for the time before:
-  closed at or before R, it still holds at V when ``V < S`` (``superseded_from``).
+* a fact that was *superseded* by one that holds in [S, T) stays on record for the time before and
+  after: closed at or before R, it still holds at V when ``V < S`` or ``V >= T``
+  (``superseded_from``, ``superseded_to``; null ends are open).
 
 All intervals are half-open, open ends are null, an empty interval holds nowhere. With the valid
 axis left open, validity is not looked at, and a superseded row counts as closed.
@@ -23,7 +24,10 @@ from mnemes_lab import frames
 from mnemes_lab.clock import to_us
 from mnemes_lab.errors import InputError, InstantError, InvalidAsOfError
 
-_ENDS = ("recorded_at", "closed_at", "expires_at", "valid_from", "valid_to", "superseded_from")
+_ENDS = (
+    "recorded_at", "closed_at", "expires_at", "valid_from", "valid_to", "superseded_from",
+    "superseded_to",
+)  # fmt: skip
 _EDGE = (
     "edge_id", "edge_type", "source_kind", "source_id", "target_kind", "target_id",
     "supersedes_edge_id",
@@ -86,7 +90,7 @@ def visible(c: Any, valid: int | None, recorded: int) -> ColumnElement[bool]:
     if "closed_at" in have:
         still = or_(c.closed_at.is_(None), c.closed_at > recorded)
         if valid is not None and "superseded_from" in have:
-            still = or_(still, c.superseded_from > valid)
+            still = or_(still, c.superseded_from > valid, c.superseded_to <= valid)
         rules.append(still)
     if "expires_at" in have:
         rules.append(or_(c.expires_at.is_(None), c.expires_at > recorded))
@@ -108,8 +112,11 @@ def visible_expr(columns: list[str], valid: int | None, recorded: int) -> pl.Exp
     rule = pl.col("recorded_at") <= at(recorded)
     if "closed_at" in columns:
         still = beyond("closed_at", recorded)
-        if valid is not None and "superseded_from" in columns:
-            still |= (pl.col("superseded_from") > at(valid)).fill_null(False)
+        if valid is not None:
+            if "superseded_from" in columns:
+                still |= (pl.col("superseded_from") > at(valid)).fill_null(False)
+            if "superseded_to" in columns:
+                still |= (pl.col("superseded_to") <= at(valid)).fill_null(False)
         rule &= still
     if "expires_at" in columns:
         rule &= beyond("expires_at", recorded)
@@ -133,7 +140,8 @@ def as_of(
 
     Args:
         frame: `facts`, `history`, `edges`, `operations`, or any frame with `recorded_at`; reads
-            closed_at, expires_at, valid_from, valid_to and superseded_from where there are any.
+            closed_at, expires_at, valid_from, valid_to, superseded_from and superseded_to where
+            there are any.
         point: The point; or give its axes by name.
         valid_at: When in the world; None does not look at validity.
         recorded_at: What was known by then; None is the last record time in the frame.

@@ -1,7 +1,9 @@
 """Changing one fact: update, supersede, retract. Each is one transaction in its shard.
 
-A fact that replaces another says from when it holds (`valid_from`): before that instant the other
-one still holds, also for who asks later; without it the other one holds nowhere any more.
+A fact replaces another where it holds itself, between its `valid_from` and `valid_to`: before and
+after, the other one still holds, also for who asks later. So what was true only for a time, or is
+told late, does not take the place of what holds now. With both ends open the other one holds
+nowhere any more.
 """
 
 from __future__ import annotations
@@ -196,7 +198,7 @@ class _Change:
                 both = [("supersedes", new, old), ("derived_from", new, old)]
                 edges += trail.edge_rows(
                     both[:1], ids, self.by, self.operation_id, home, now, generation,
-                    fresh["valid_from"],
+                    (fresh["valid_from"], fresh["valid_to"]),
                 )  # fmt: skip
                 edges += trail.edge_rows(
                     both[1:], ids, self.by, self.operation_id, home, now, generation
@@ -245,6 +247,7 @@ def _close(
             close_reason=reason,
             superseded_by=fresh["fact_id"] if replaced and fresh else None,
             superseded_from=fresh["valid_from"] if replaced and fresh else None,
+            superseded_to=fresh["valid_to"] if replaced and fresh else None,
             dedupe_key=None,
         )
     )

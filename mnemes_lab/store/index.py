@@ -40,8 +40,9 @@ _INTERVALS = {
     "valid_to": OPEN_END,
     "expires_at": OPEN_END,
     "superseded_from": OPEN_START,  # not superseded, or for all time
+    "superseded_to": OPEN_END,
 }
-_CLOSING = ("closed_at", "superseded_from")
+CLOSING = ("closed_at", "superseded_from", "superseded_to")
 
 
 @dataclass(frozen=True)
@@ -126,22 +127,23 @@ class ShardIndex:
         stamp: Mapping[str, Any],
         rows: Sequence[RowMapping],
         vectors: Floats32,
-        closed: Sequence[tuple[int, int, int | None]],
+        closed: Sequence[tuple[int | None, ...]],
     ) -> ShardIndex:
         """The index with new rows at the end and closings brought up.
 
-        `closed` lists row_key, closed_at and superseded_from of every closed row.
+        `closed` lists row_key and the columns `CLOSING` of every closed row.
         """
         columns = self.columns.plus(Columns.of(rows)) if rows else self.columns
-        times = {name: np.full(len(columns), _INTERVALS[name], np.int64) for name in _CLOSING}
+        times = {name: np.full(len(columns), _INTERVALS[name], np.int64) for name in CLOSING}
         if closed and len(columns):
-            told = [(k, c, _INTERVALS["superseded_from"] if s is None else s) for k, c, s in closed]
-            keys, *values = (np.array(part, np.int64) for part in zip(*told, strict=True))
+            ends = [0, *(_INTERVALS[name] for name in CLOSING)]
+            told = [[e if v is None else v for v, e in zip(r, ends, strict=True)] for r in closed]
+            keys, *values = np.array(told, np.int64).T
             at = np.searchsorted(columns.row_key, keys)
             within = (at < len(columns)) & (
                 columns.row_key[np.minimum(at, len(columns) - 1)] == keys
             )
-            for name, value in zip(_CLOSING, values, strict=True):
+            for name, value in zip(CLOSING, values, strict=True):
                 times[name][at[within]] = value[within]
         columns = Columns(
             columns.row_key,
@@ -191,7 +193,7 @@ class ShardIndex:
         times = self.columns.times
         still = recorded < times["closed_at"]
         if valid is not None:
-            still |= valid < times["superseded_from"]
+            still |= (valid < times["superseded_from"]) | (valid >= times["superseded_to"])
         keep = (times["recorded_at"] <= recorded) & still & (recorded < times["expires_at"])
         if valid is not None:
             keep &= (times["valid_from"] <= valid) & (valid < times["valid_to"])

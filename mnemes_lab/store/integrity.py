@@ -46,8 +46,10 @@ def check_mesh(store: Store, indexes: Indexes, ring: KeyRing) -> pl.DataFrame:
         if row["generation"] == 1 and not store.shard_path(device_id).exists():
             findings.append((name, "file", "ok", "nothing written yet"))
             continue
-        findings += _guarded(name, "file", partial(_shard, store, row))
-        findings += _guarded(name, "evidence", partial(_evidence, store, row))
+        file = _guarded(name, "file", partial(_shard, store, row))
+        findings += file
+        if all(check != "file" for _, check, *_ in file):  # it could be read
+            findings += _guarded(name, "evidence", partial(_evidence, store, row))
         findings += _guarded(name, "index", partial(_index, indexes, device_id, row["generation"]))
     findings += _strays(store, set(known))
     return pl.DataFrame(findings, schema=schemas.dtypes(schemas.Report), orient="row")

@@ -15,6 +15,7 @@ from mnemes_lab.store.held import history_rows, owner
 from mnemes_lab.store.shard import Shard
 from mnemes_lab.store.store import Store
 
+_PORTION = ("superseded_from", "superseded_to")
 _RAW = {
     name: pl.Int64 if isinstance(dtype, pl.Datetime) else dtype
     for name, dtype in schemas.dtypes(schemas.Facts).items()
@@ -79,7 +80,7 @@ def _line(fact: RowMapping, device_id: str, recorded: int) -> tuple[Any, ...]:
         "content_digest": fact["content_digest"].hex(),
     }
     if fact["closed_at"] is not None and fact["closed_at"] > recorded:  # not known then
-        special |= dict.fromkeys(("closed_at", "superseded_by", "superseded_from"))
+        special |= dict.fromkeys(("closed_at", "superseded_by", *_PORTION))
     return tuple(special[name] if name in special else fact[name] for name in _RAW)
 
 
@@ -107,7 +108,7 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
             v["recorded_at"],
             v["expires_at"],
             v["closed_at"],
-            v["superseded_from"],
+            *(v[name] for name in _PORTION),
             v["superseded_by"],
             v["close_reason"] or v["closed_as"],
         )

@@ -313,7 +313,8 @@ facts = _table(
     _col("closed_as", Text, null=True),
     _col("close_reason", Text, null=True),
     _col("superseded_by", Text, null=True),
-    _col("superseded_from", INT, null=True),  # valid from when: before it this one still holds
+    _col("superseded_from", INT, null=True),  # validity of what replaced it: before it and
+    _col("superseded_to", INT, null=True),  # after it this one still holds
     _col("closed_generation", INT, null=True),  # of the write that closed it
     _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
     _col("generation", INT),
@@ -336,7 +337,9 @@ edges = _edges(shard)
 _PUBLISHED = "OLD.generation <= (SELECT generation FROM shard_state)"
 _append_only(operations, _PUBLISHED)
 _append_only(edges, _PUBLISHED)
-_CLOSING = ("closed_at", "closed_as", "close_reason", "superseded_by", "superseded_from")
+_CLOSING = (
+    "closed_at", "closed_as", "close_reason", "superseded_by", "superseded_from", "superseded_to",
+)  # fmt: skip
 
 
 def facts_at(generation: int) -> Subquery:

@@ -49,10 +49,10 @@ def edge_rows(
     device_id: str,
     now: int,
     generation: int,
-    valid_from: int | None = None,
+    valid: tuple[int | None, int | None] = (None, None),
 ) -> list[tuple[Any, ...]]:
     """Rows of `EDGE_COLUMNS` for edges the mesh writes itself."""
-    rest = (operation_id, by.actor_id, device_id, valid_from, None, None, now)
+    rest = (operation_id, by.actor_id, device_id, *valid, None, now)
     return [
         (next(ids), kind, source, target, *rest, None, None, None, generation)
         for kind, source, target in ends

@@ -34,7 +34,7 @@ from mnemes_lab.view.versions import moment
 
 OPEN = "open"  # the end of a slider: any valid time, the present record time
 MAX_ROWS, MAX_ITEMS, MAX_STEPS, MAX_HISTORIES = 20, 300, 400, 100
-_VALID = ("valid_from", "valid_to", "superseded_from")
+_VALID = ("valid_from", "valid_to", "superseded_from", "superseded_to")
 _RECORDED = ("recorded_at", "closed_at", "expires_at")
 _FAR = to_us("9999-12-31T23:59:59Z")
 _HUBS = ("actor", "device", "operation")  # they connect everything with everything
@@ -52,8 +52,9 @@ def instants(*tables: Any) -> Instants:
     """Where the ends of intervals lie in frames of facts, histories or edges.
 
     Args:
-        tables: pandas or polars. Read, where present, are valid_from, valid_to and
-            superseded_from for valid time, recorded_at, closed_at and expires_at for record time.
+        tables: pandas or polars. Read, where present, are valid_from, valid_to,
+            superseded_from and superseded_to for valid time, and recorded_at, closed_at and
+            expires_at for record time.
 
     Raises:
         SchemaError: what was given is no frame.

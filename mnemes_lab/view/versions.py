@@ -18,7 +18,10 @@ from mnemes_lab.clock import from_us
 from mnemes_lab.view.plain import visible
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_INSTANTS = ["valid_from", "valid_to", "recorded_at", "closed_at", "expires_at", "superseded_from"]
+_INSTANTS = [
+    "valid_from", "valid_to", "recorded_at", "closed_at", "expires_at", "superseded_from",
+    "superseded_to",
+]  # fmt: skip
 _QUOTE = 32  # characters of a text in a sentence
 
 
@@ -89,7 +92,7 @@ class Versions:
 
     Attributes:
         rows: The versions, oldest first, instants as microseconds.
-        areas: Up to two rectangles for each, none when it holds nowhere.
+        areas: Up to three rectangles for each, none when it holds nowhere.
 
     Example:
         >>> history = {"fact_id": ["f"], "version": [1], "text": ["t"], "status": ["superseded"]}
@@ -177,10 +180,14 @@ class Versions:
 
 def _pieces(row: int, v: dict[str, Any]) -> list[Area]:
     start, end = v["valid_from"], v["valid_to"]
-    closed, expires, replaced = v["closed_at"], v["expires_at"], v["superseded_from"]
-    pieces = [Area(row, start, end, v["recorded_at"], _first(closed, expires))]
+    closed, expires, told = v["closed_at"], v["expires_at"], v["recorded_at"]
+    replaced, again = v["superseded_from"], v["superseded_to"]
+    pieces = [Area(row, start, end, told, _first(closed, expires))]
     if closed is not None and replaced is not None:
         pieces.append(Area(row, start, _first(end, replaced), closed, expires, rest=True))
+    if closed is not None and again is not None:
+        start = again if start is None else max(start, again)
+        pieces.append(Area(row, start, end, closed, expires, rest=True))
     return [area for area in pieces if not _empty(area)]
 
 

@@ -164,6 +164,7 @@ def shard_of(device: str, facts: Sequence[Fact], vectors: Any) -> ShardIndex:
             **{n: getattr(fact, n) for n in ("fact_id", "text", "namespace", "recorded_at")},
             **{n: getattr(fact, n) for n in ("closed_at", "valid_from", "valid_to", "expires_at")},
             "superseded_from": fact.superseded_from,
+            "superseded_to": None,
         }
         for key, fact in enumerate(facts, 1)
     ]

@@ -219,6 +219,7 @@ def make_first_generation(folder: Path) -> None:
             conn.execute("DROP TABLE edges")
             conn.execute("DROP TABLE operations")
             conn.execute("ALTER TABLE facts DROP COLUMN superseded_from")
+            conn.execute("ALTER TABLE facts DROP COLUMN superseded_to")
             conn.execute("ALTER TABLE facts DROP COLUMN redacted")
             conn.execute("ALTER TABLE shard_state DROP COLUMN redacted_generation")
             conn.execute("PRAGMA writable_schema = ON")

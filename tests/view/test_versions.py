@@ -31,7 +31,7 @@ def history(*versions: dict[str, Any]) -> pl.DataFrame:
 
 instants = st.integers(0, 6)
 maybe = st.none() | instants
-ENDS = ["valid_from", "valid_to", "closed_at", "expires_at", "superseded_from"]
+ENDS = ["valid_from", "valid_to", "closed_at", "expires_at", "superseded_from", "superseded_to"]
 drawn_versions = st.fixed_dictionaries({"recorded_at": instants, **dict.fromkeys(ENDS, maybe)}).map(
     # nothing is closed before it was recorded
     lambda v: {
