@@ -162,7 +162,7 @@ def importable(monkeypatch):
 
 
 def test_there_are_notebooks_and_each_has_solutions():
-    assert len(NOTEBOOKS) >= 3
+    assert len(NOTEBOOKS) >= 5
     solved = sorted((ROOT / "notebooks" / "solutions").glob("*.py"))
     assert [path.stem for path in solved] == [path.stem for path in NOTEBOOKS]
 

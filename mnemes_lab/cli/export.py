@@ -55,7 +55,9 @@ About = Annotated[
     str | None,
     typer.Option("--item", metavar="ITEM", help="Only the lineage of kind:id, or of a fact's id."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what an export wrote before.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace a file, or a folder that an export made.")
+]
 
 
 @export.command(

@@ -69,7 +69,7 @@ class MeshChanges:
             IdempotencyConflictError: the key belongs to another request.
         """
         row = {**columns, "text": text}
-        who = self._by(by, idempotency_key)
+        who, reason = self._by(by, idempotency_key), _words(reason)
         request = _request(who, "supersede", fact_id, row, reason)
         return changes.supersede(self.store, fact_id, row, reason=reason, by=who, request=request)
 
@@ -95,7 +95,7 @@ class MeshChanges:
         idempotency_key: str | None = None,
     ) -> None:
         """Withdraw a current fact; it stays in the history."""
-        who = self._by(by, idempotency_key)
+        who, reason = self._by(by, idempotency_key), _words(reason)
         request = _request(who, "retract", fact_id, {}, reason)
         changes.retract(self.store, fact_id, reason=reason, by=who, request=request)
 
@@ -119,7 +119,7 @@ class MeshChanges:
             FactNotFoundError
             ConflictError: it was redacted already.
         """
-        who = self._by(by, idempotency_key)
+        who, reason = self._by(by, idempotency_key), _words(reason)
         request = _request(who, "redact", fact_id, {}, reason)
         redaction.redact(self.store, fact_id, reason=reason, by=who, request=request)
         return not self.scrub()
@@ -253,6 +253,10 @@ class MeshChanges:
             )
         control.active_device(self.store, found["device_id"])
         return By(str(found["device_id"]), actor_id, checked_key(key))
+
+
+def _words(reason: str | None) -> str | None:
+    return None if reason is None else frames.whole_text(reason)
 
 
 def _ends(value: Any) -> Any:

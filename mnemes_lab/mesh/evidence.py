@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
+from mnemes_lab import frames, schemas
 from mnemes_lab.clock import from_us
 from mnemes_lab.errors import (
     InputError,
@@ -66,6 +67,8 @@ class MeshEvidence:
         unknown = sorted(set(where) - set(t.OPERATION_COLUMNS))
         if unknown:
             raise InputError(f"Operations have no column {unknown}.", hint=str(t.OPERATION_COLUMNS))
+        where = {n: frames.whole_text(v) if isinstance(v, str) else v for n, v in where.items()}
+        _known_words(where.get("operation_kind"), schemas.OPERATION_KINDS, "kind of operation")
         frame = operations_frame(self.store, where)
         point = self._recorded(as_of)
         return frame if point is None else frame.filter(pl.col("recorded_at") <= from_us(point))
@@ -97,7 +100,11 @@ class MeshEvidence:
         everything = as_of is None and include_superseded is not False
         where: dict[str, Any] = {"operation_id": operation_id}
         where |= {n: item(k, n) for n, k in (("source", source), ("target", target)) if k}
-        where["edge_type"] = None if types is None else list(types)
+        where["edge_type"] = (
+            None if types is None else [types] if isinstance(types, str) else [*types]
+        )
+        for word in where["edge_type"] or ():
+            _known_words(word, schemas.EDGE_TYPES, "type of edge")
         where = {name: value for name, value in where.items() if value is not None}
         chosen = None if device is None else self._device_id(device)
         if everything or include_superseded:
@@ -200,6 +207,11 @@ class MeshEvidence:
             return describe(self.store, found, recorded)
 
         return told
+
+
+def _known_words(word: str | None, words: list[str], what: str) -> None:
+    if word is not None and word not in words:
+        raise InputError(f"No such {what}.", found=word, hint=f"one of {words}")
 
 
 def as_of_(edges: pl.DataFrame, point: AsOf, keep: bool) -> pl.DataFrame:

@@ -47,7 +47,8 @@ def describe(
 
 def _operations(store: Store, ids: Sequence[str], recorded: int) -> pl.DataFrame:
     if store.read_only:
-        frame = operations_frame(store, {"operation_id": list(ids)})
+        frame = operations_frame(store)
+        frame = frame.filter(pl.col("operation_id").is_in(list(ids)))
     else:
         found = _some(store, t.pooled_operations, "operation_id", ids)
         rows = [tuple(row[c] for c in t.OPERATION_COLUMNS) for row in found]

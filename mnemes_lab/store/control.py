@@ -37,6 +37,7 @@ from mnemes_lab.errors import (
     InvalidCredentialError,
     TransitionError,
 )
+from mnemes_lab.frames import whole_text
 from mnemes_lab.ids import check_name, is_uuid4, parse_uuid4
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.credentials import Credential, mint
@@ -164,7 +165,7 @@ def find_device(store: Store, device: str) -> RowMapping:
         DeviceNotFoundError: none.
         ConflictError: several devices share the label; their ids are named.
     """
-    key = device
+    key = whole_text(device)
     with contextlib.suppress(IdError):
         key = parse_uuid4(device)
     c = t.devices.c

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import RowMapping, select
 
 from mnemes_lab.errors import CorruptStoreError, FactNotFoundError
+from mnemes_lab.frames import whole_text
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.trail import chunks, owners
@@ -69,7 +70,7 @@ def owner(store: Store, fact_id: str) -> str:
     Raises:
         FactNotFoundError
     """
-    found = owners(store, [fact_id])
+    found = owners(store, [whole_text(fact_id)])
     if not found:
         raise _no_such(fact_id)
     return found[fact_id]

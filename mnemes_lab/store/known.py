@@ -36,7 +36,7 @@ class Known(NamedTuple):
         }.get(kind)
         if held is not None and id not in held:
             raise InvalidProvenanceError(
-                f"The {what} of the edge is not there.",
+                f"The {what} is not there.",
                 found=key,
                 hint=f"no {kind} of this mesh has this id",
             )

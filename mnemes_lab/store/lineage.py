@@ -29,6 +29,7 @@ from mnemes_lab.store.asof import AsOf, as_of
 from mnemes_lab.store.evidence import edges_of
 from mnemes_lab.store.operations import item
 
+MAX_LIMIT = 10_000_000
 DIRECTIONS = ("both", "outgoing", "incoming")
 Describe = Callable[["Lineage"], tuple[pl.DataFrame, pl.DataFrame, list[str]]]
 
@@ -145,8 +146,8 @@ def checked_walk(
         raise InputError("No such direction.", found=direction, hint=f"one of {DIRECTIONS}")
     if depth is not None and whole_number(depth, "depth") < 0:
         raise InputError("depth must be 0 or more.", found=depth, hint="None goes all the way")
-    if whole_number(limit, "limit") < 1:
-        raise InputError("limit must be 1 or more.", found=limit)
+    if not 1 <= whole_number(limit, "limit") <= MAX_LIMIT:
+        raise InputError(f"limit must be 1 to {MAX_LIMIT}.", found=limit)
     if isinstance(stop_at, str):
         raise InputError("stop_at takes a list of kinds.", found=stop_at, hint=f"[{stop_at!r}]")
     return Walk(direction, None if depth is None else int(depth), int(limit), tuple(stop_at))

@@ -150,7 +150,7 @@ class _Batch:
         seen: dict[tuple[Any, ...], int],
     ) -> None:
         for end in ("source", "target"):
-            known.need(row[end], end)
+            known.need(row[end], f"{end} of the edge")
         home = self._under(row, known) if row["operation_id"] else self._home(row, known)
         row["device_id"] = home or (self.by.device_id if self.by.actor_id else None)
         _check_replaced(row, known)
