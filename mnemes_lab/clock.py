@@ -88,9 +88,9 @@ def spelled(value: Any) -> Any:
 
     Example:
         >>> spelled(EPOCH), spelled("text")
-        (0, 'text')
+        ('0', 'text')
     """
-    return to_us(value) if isinstance(value, datetime) else value
+    return str(to_us(value)) if isinstance(value, datetime) else value
 
 
 class Clock(Protocol):

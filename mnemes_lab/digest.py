@@ -40,6 +40,8 @@ def canonical_json(value: Any) -> bytes:
         return rfc8785.dumps(value)
     except rfc8785.CanonicalizationError as error:
         raise InputError(f"This has no canonical JSON: {error}.") from None
+    except RecursionError:
+        raise InputError("This has no canonical JSON: it is nested too deeply.") from None
 
 
 def compact_json(value: Any) -> bytes:

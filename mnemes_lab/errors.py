@@ -210,3 +210,17 @@ class MissingExtraError(MnemesError, ImportError):
     def of(cls, feature: str, package: str, extra: str) -> MissingExtraError:
         """Name the feature, the package and the extra that brings it."""
         return cls(f"{feature} needs {package}.", hint=f"pip install 'mnemes-lab[{extra}]'")
+
+
+# --- language models -------------------------------------------------------------------------
+class LLMError(MnemesError):
+    """A language model gave no usable answer; `reason` says why in one word."""
+
+    reason = "llm"
+
+    def __init__(
+        self, what: str, *, reason: str = "", found: object = _NOTHING, hint: str = ""
+    ) -> None:
+        """Keep the reason as one word beside the message."""
+        super().__init__(what, found=found, hint=hint)
+        self.reason = reason or self.reason

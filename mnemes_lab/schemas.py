@@ -87,12 +87,6 @@ class Facts(dy.Schema):
     superseded_by = c.text("the fact that replaced it", nullable=True)
     version = c.count("1, and one more for every update")
     closed_at = c.instant("when this version stopped being on record", nullable=True)
-    superseded_from = c.instant(
-        "start of validity of what replaced it; before it, this one still holds", nullable=True
-    )
-    superseded_to = c.instant(
-        "end of validity of what replaced it; from it on, this one holds again", nullable=True
-    )
 
 
 class FactHistory(dy.Schema):
@@ -107,11 +101,8 @@ class FactHistory(dy.Schema):
     recorded_at = c.instant("when this version was accepted")
     expires_at = c.instant("when it stops being current", nullable=True)
     closed_at = c.instant("when it stopped being on record", nullable=True)
-    superseded_from = c.instant(
-        "start of validity of what replaced it; before it, this one still holds", nullable=True
-    )
-    superseded_to = c.instant(
-        "end of validity of what replaced it; from it on, this one holds again", nullable=True
+    remainder = dy.Bool(
+        nullable=True, description="what is left of it where its replacement does not hold"
     )
     superseded_by = c.text("the fact that replaced it", nullable=True)
     reason = c.text("why it was closed", nullable=True)

@@ -72,7 +72,7 @@ def test_canonical_keys_sort_by_utf16_units():
         2**53,
         -(2**53),
         {1, 2},
-        object(),
+        pytest.param(object(), id="object"),
         "\ud83d",
         {1: 2},
     ],

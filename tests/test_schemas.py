@@ -44,7 +44,7 @@ def test_every_column_says_what_it_means(name, column):
 @pytest.mark.parametrize(("name", "column"), COLUMNS)
 def test_names_and_types_agree(name, column):
     instant = column.dtype == pl.Datetime("us", "UTC")
-    time_words = ("valid_from", "valid_to", "valid_time", "superseded_from", "superseded_to")
+    time_words = ("valid_from", "valid_to", "valid_time")
     assert instant == (name.endswith("_at") or name in time_words)
     if name.endswith("_id"):
         assert column.dtype == pl.String

@@ -28,16 +28,14 @@ from mnemes_lab.cli.base import (
 )
 from mnemes_lab.cli.evidence import ALL_EDGES, Depth, counted, item_of, steps
 from mnemes_lab.cli.output import note, say
-from mnemes_lab.clock import to_us
 from mnemes_lab.errors import InputError
 from mnemes_lab.mesh.mesh import Mesh
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.evidence import Evidence
 from mnemes_lab.store.lineage import Lineage
+from mnemes_lab.view.items import named_items
 
 _PICTURES, _ENDINGS = (".html", ".svg"), (".html", ".svg", ".graphml", ".json")
-_ENDS = ("source", "target")
-_FAR = to_us("9999-12-31T23:59:59Z")
 _TAKEN = "There is something here already."
 
 export = typer.Typer(
@@ -146,7 +144,7 @@ def graph_command(
     with opened(folder, read_only=True) as mesh:
         if item is None:
             edges = mesh.edges(as_of=point, include_superseded=True)
-            drawn: _Whole | Lineage = _Whole(edges, _items(mesh, edges, point))
+            drawn: _Whole | Lineage = _Whole(edges, named_items(mesh, edges, point))
         else:
             drawn = _lineage(mesh, item, steps(depth), point)
         text = _picture(drawn, ending) if ending in _PICTURES else _graph(drawn, ending)
@@ -193,40 +191,6 @@ def _evidence(folder: Path, item: str | None, depth: int | None, point: AsOf | N
 def _with_ids(frame: pl.DataFrame, column: str, ids: set[Any]) -> pl.DataFrame:
     wanted = pl.Series(sorted(id for id in ids if id is not None), dtype=pl.String)
     return frame.filter(pl.col(column).is_in(wanted.implode()))
-
-
-def _items(mesh: Mesh, edges: pl.DataFrame, point: AsOf | None) -> pl.DataFrame:
-    """What edges connect, in words for people as far as the mesh knew some by then."""
-    told = AsOf(recorded_at=point.recorded_at if point else None).micros(_FAR)[1]
-    devices = mesh.devices().select("device_id", device="label")
-    redacted = pl.col("status") == "redacted"
-    first = pl.when(pl.col("version") == 1).then("recorded_at")  # a later version came later
-    words = {
-        "fact": mesh.facts()
-        .filter(pl.col("recorded_at").cast(pl.Int64) <= told)
-        .select(
-            "device_id",
-            item_id="fact_id",
-            label=pl.when(redacted).then(pl.lit("(redacted)")).otherwise("text"),
-            recorded_at=first,
-        ),
-        "operation": mesh.operations().select(
-            "recorded_at",
-            item_id="operation_id",
-            device_id="recording_device_id",
-            label=pl.format("{} {}", pl.col("operation_kind").cast(pl.String), "target_kind"),
-        ),
-        "actor": mesh.actors().select(
-            "device_id", "recorded_at", item_id="actor_id", label=pl.coalesce("name", "kind")
-        ),
-        "device": devices.select("device_id", item_id="device_id", label="device"),
-    }
-    known = pl.concat(
-        [part.with_columns(item_kind=pl.lit(kind)) for kind, part in words.items()], how="diagonal"
-    ).join(devices, on="device_id", how="left")
-    ends = [edges.select(item_kind=f"{end}_kind", item_id=f"{end}_id") for end in _ENDS]
-    met = pl.concat(ends).unique().sort("item_kind", "item_id")
-    return met.join(known, on=["item_kind", "item_id"], how="left", maintain_order="left")
 
 
 def _picture(drawn: _Whole | Lineage, ending: str) -> str:

@@ -62,8 +62,8 @@ def facts_command(
     """Show facts: every one with its status, or what a point in time shows.
 
     With --as-of-valid or --as-of-recorded only facts that were on record and current then are
-    shown; one that another supersedes for some time only (superseded_from, superseded_to) holds
-    before and after it. A table cuts long texts; csv, json and parquet hold them whole.
+    shown; one that another supersedes for some time only holds before and after it. A table cuts
+    long texts; csv, json and parquet hold them whole.
     """
     target = Target.of(format, output)
     with opened(folder, read_only=True) as mesh:
@@ -71,7 +71,6 @@ def facts_command(
         most = limit or (_MOST_ROWS if target.for_people else frame.height)
         part = frame.head(most)
         columns = ["fact_id", "device", "namespace", "text", "status", "valid_from", "valid_to"]
-        columns += ["superseded_from", "superseded_to"]
         target.write(part, shown=labelled(mesh, part).select(columns))
     if part.height < frame.height:
         note(f"{part.height} of {frame.height} facts; --limit changes that")

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mnemes_lab import frames
-from mnemes_lab.clock import from_us, spelled
+from mnemes_lab.clock import from_us, spelled, to_us
 from mnemes_lab.digest import canonical_json
 from mnemes_lab.errors import (
     AuthorizationDeniedError,
     InputError,
+    InstantError,
+    InvalidAsOfError,
     InvalidProvenanceError,
     MnemesError,
 )
@@ -205,6 +207,8 @@ class MeshChanges:
         """
         row = {"edge_type": edge_type, "source": source, "target": target, **columns}
         row = {k: _ends(v) if k in ("source", "target") else v for k, v in row.items()}
+        for column in ("valid_from", "valid_to"):
+            _need_instant(row.get(column), column)
         table, bad = frames.read_records([_json(row)], provenance.EDGE_INPUT, required=[])
         who = self._by(by, idempotency_key)
         answers, errors = provenance.add_edges(self.store, table, bad, who)
@@ -230,10 +234,12 @@ class MeshChanges:
         if agent is None:
             return By(self.store.mesh_id, None, checked_key(key))
         if not isinstance(agent, Agent):
-            raise InputError("by must be an agent of the mesh.", found=agent)
+            raise InputError("by must be an agent of the mesh.", found=agent, hint="mesh.agent()")
         return self._requester(agent, None, key)
 
     def _requester(self, who: Who, actor_id: str | None, key: str | None) -> By:
+        if isinstance(who, (Agent, Device)) and who._mesh is not self:
+            raise InputError("by must be an agent of the mesh.", found=who, hint="mesh.agent()")
         if isinstance(who, Agent):
             device: str | None = who.device.device_id
             actor_id = actor_id or who.actor_id
@@ -253,6 +259,13 @@ class MeshChanges:
             )
         control.active_device(self.store, found["device_id"])
         return By(str(found["device_id"]), actor_id, checked_key(key))
+
+
+def _need_instant(value: Any, column: str) -> None:
+    try:
+        _ = None if value is None else to_us(value, what=column)
+    except InstantError as error:
+        raise InvalidAsOfError(*error.args) from None
 
 
 def _words(reason: str | None) -> str | None:

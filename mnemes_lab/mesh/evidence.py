@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from mnemes_lab import frames, schemas
-from mnemes_lab.clock import from_us
+from mnemes_lab.clock import from_us, to_us
 from mnemes_lab.errors import (
     InputError,
     OperationNotFoundError,
@@ -16,7 +16,6 @@ from mnemes_lab.errors import (
 from mnemes_lab.mesh.agent import Device
 from mnemes_lab.mesh.labels import describe
 from mnemes_lab.store import control, reading
-from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf, as_of, checked_as_of
 from mnemes_lab.store.engine import transaction
 from mnemes_lab.store.evidence import (
@@ -26,9 +25,9 @@ from mnemes_lab.store.evidence import (
     operations_frame,
     rebuild,
 )
+from mnemes_lab.store.index_graph import IndexGraph
 from mnemes_lab.store.known import need_items
 from mnemes_lab.store.lineage import (
-    IndexGraph,
     Lineage,
     checked_walk,
     follow,
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
     pass
 
 
+_MADE = ("recording_device_id", "recording_server_id", "receipt_id")
+
+
 class MeshEvidence:
     """The part of :class:`mnemes_lab.mesh.mesh.Mesh` that shows operations and provenance."""
 
@@ -48,8 +50,11 @@ class MeshEvidence:
 
     # --- frames ------------------------------------------------------------------------------
     def current(self) -> AsOf:
-        """Both axes at now: what holds at present, as far as the mesh knows."""
-        now = from_us(self.store.present())
+        """Both axes at now. No later write changes what this point shows."""
+        present = self.store.present()
+        if hasattr(self.store.clock, "peek"):  # the next write will have that very instant
+            present -= 1
+        now = from_us(present)
         return AsOf(now, now)
 
     def operations(
@@ -60,16 +65,28 @@ class MeshEvidence:
         Args:
             device: Only those this device asked for.
             as_of: Only those on record at its record time.
-            **where: Columns and wanted values, such as ``operation_kind="redact"``.
+            **where: Columns and the value or list of values wanted, such as
+                ``operation_kind="redact"``.
         """
+        columns = schemas.dtypes(schemas.Operations)
         if device is not None:
             where["requesting_device_id"] = self._device_id(device)
-        unknown = sorted(set(where) - set(t.OPERATION_COLUMNS))
+        unknown = sorted(set(where) - set(columns))
         if unknown:
-            raise InputError(f"Operations have no column {unknown}.", hint=str(t.OPERATION_COLUMNS))
-        where = {n: frames.whole_text(v) if isinstance(v, str) else v for n, v in where.items()}
-        _known_words(where.get("operation_kind"), schemas.OPERATION_KINDS, "kind of operation")
-        frame = operations_frame(self.store, where)
+            raise InputError(f"Operations have no column {unknown}.", hint=f"one of {[*columns]}")
+        kept, later = {}, []
+        for name, value in where.items():
+            if isinstance(columns[name], pl.Datetime):
+                later.append(pl.col(name) == from_us(to_us(value, what=name)))
+                continue
+            words = schemas.OPERATION_KINDS if name == "operation_kind" else None
+            texts = _texts(value, name, words)
+            if name in _MADE:  # when rows become a frame
+                later.append(pl.col(name).is_in(texts))
+            else:
+                kept[name] = texts
+        frame = operations_frame(self.store, kept)
+        frame = frame.filter(*later) if later else frame
         point = self._recorded(as_of)
         return frame if point is None else frame.filter(pl.col("recorded_at") <= from_us(point))
 
@@ -98,14 +115,14 @@ class MeshEvidence:
                 nothing superseded with one.
         """
         everything = as_of is None and include_superseded is not False
-        where: dict[str, Any] = {"operation_id": operation_id}
-        where |= {n: item(k, n) for n, k in (("source", source), ("target", target)) if k}
-        where["edge_type"] = (
-            None if types is None else [types] if isinstance(types, str) else [*types]
-        )
-        for word in where["edge_type"] or ():
-            _known_words(word, schemas.EDGE_TYPES, "type of edge")
-        where = {name: value for name, value in where.items() if value is not None}
+        where: dict[str, Any] = {}
+        for name, key in (("source", source), ("target", target)):
+            if key is not None:
+                where[name] = item(key, name)
+        if types is not None:
+            where["edge_type"] = _texts(types, "types", schemas.EDGE_TYPES)
+        if operation_id is not None:
+            where["operation_id"] = _texts(operation_id, "operation_id")
         chosen = None if device is None else self._device_id(device)
         if everything or include_superseded:
             frame = edges_frame(self.store, where, chosen)
@@ -116,7 +133,7 @@ class MeshEvidence:
                 kind, _, id = value.partition(":")
                 frame = frame.filter(pl.col(f"{name}_kind") == kind, pl.col(f"{name}_id") == id)
             else:
-                frame = frame.filter(pl.col(name).is_in(value if name == "edge_type" else [value]))
+                frame = frame.filter(pl.col(name).is_in(value))
         return frame
 
     def lineage(
@@ -137,15 +154,19 @@ class MeshEvidence:
         Cost: one recursive query and three look-ups; labels only when `items` is looked at.
         """
         key, walk = item(root, "root"), checked_walk(direction, depth, limit, stop_at)
-        need_items(self.store, [key])
         valid, recorded = self._point(as_of).micros(0)
+        if not self.store.read_only:
+            catch_up(self.store)
+        elif key.startswith("operation:"):  # the index may be behind
+            self.operation(key.partition(":")[2])
+        if not (self.store.read_only and key.startswith("operation:")):
+            need_items(self.store, [key], "root")
         if self.store.read_only:
             edges = as_of_(edges_frame(self.store), self._point(as_of), True)
             found = lineage(
                 edges, key, direction=direction, depth=depth, limit=limit, stop_at=stop_at
             )
         else:
-            catch_up(self.store)
             with transaction(self.store.reader, self.store.path, reading=True) as conn:
                 found = follow(IndexGraph(conn, valid, recorded), key, walk)
         told = self._describer(recorded)
@@ -159,7 +180,7 @@ class MeshEvidence:
         Raises:
             OperationNotFoundError: none has this id, or none had at that record time.
         """
-        found = self.operations(operation_id=operation_id, as_of=as_of)
+        found = self.operations(operation_id=str(operation_id), as_of=as_of)
         if not found.height:
             raise OperationNotFoundError(
                 "No such operation.", found=operation_id, hint="mesh.operations() lists them"
@@ -209,9 +230,17 @@ class MeshEvidence:
         return told
 
 
-def _known_words(word: str | None, words: list[str], what: str) -> None:
-    if word is not None and word not in words:
-        raise InputError(f"No such {what}.", found=word, hint=f"one of {words}")
+def _texts(value: Any, what: str, words: list[str] | None = None) -> list[str]:
+    """One text or several, each one of `words` where these are all there is."""
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, (list, tuple, set, frozenset)) or not all(
+        isinstance(text, str) for text in several
+    ):
+        raise InputError(f"{what} must be a text or a list of texts.", found=value)
+    for text in several:
+        if words is not None and text not in words:
+            raise InputError(f"No such {what}.", found=text, hint=f"one of {words}")
+    return sorted(frames.whole_text(text) for text in several)
 
 
 def as_of_(edges: pl.DataFrame, point: AsOf, keep: bool) -> pl.DataFrame:

@@ -4,12 +4,11 @@ One predicate for facts, edges, searches and snapshots, on integers (microsecond
 
 * on record at R: ``recorded_at <= R < closed_at``, and ``R < expires_at``;
 * holds at V: ``valid_from <= V < valid_to``;
-* a fact that was *superseded* by one that holds in [S, T) stays on record for the time before and
-  after: closed at or before R, it still holds at V when ``V < S`` or ``V >= T``
-  (``superseded_from``, ``superseded_to``; null ends are open).
+* where a fact *supersedes* another only for a part of its validity, what is left of the other one
+  is on record as a row of its own, a `remainder`.
 
 All intervals are half-open, open ends are null, an empty interval holds nowhere. With the valid
-axis left open, validity is not looked at, and a superseded row counts as closed.
+axis left open, validity is not looked at, and remainders are not shown.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ from mnemes_lab import frames
 from mnemes_lab.clock import to_us
 from mnemes_lab.errors import InputError, InstantError, InvalidAsOfError
 
-_ENDS = (
-    "recorded_at", "closed_at", "expires_at", "valid_from", "valid_to", "superseded_from",
-    "superseded_to",
-)  # fmt: skip
+_ENDS = ("recorded_at", "closed_at", "expires_at", "valid_from", "valid_to")
 _EDGE = (
     "edge_id", "edge_type", "source_kind", "source_id", "target_kind", "target_id",
     "supersedes_edge_id",
@@ -88,12 +84,11 @@ def visible(c: Any, valid: int | None, recorded: int) -> ColumnElement[bool]:
     have = [name for name in _ENDS if name in c]
     rules: list[ColumnElement[bool]] = [c.recorded_at <= recorded]
     if "closed_at" in have:
-        still = or_(c.closed_at.is_(None), c.closed_at > recorded)
-        if valid is not None and "superseded_from" in have:
-            still = or_(still, c.superseded_from > valid, c.superseded_to <= valid)
-        rules.append(still)
+        rules.append(or_(c.closed_at.is_(None), c.closed_at > recorded))
     if "expires_at" in have:
         rules.append(or_(c.expires_at.is_(None), c.expires_at > recorded))
+    if valid is None and "remainder" in c:
+        rules.append(c.remainder == 0)
     if valid is not None:
         rules.append(or_(c.valid_from.is_(None), c.valid_from <= valid))
         rules.append(or_(c.valid_to.is_(None), c.valid_to > valid))
@@ -111,15 +106,11 @@ def visible_expr(columns: list[str], valid: int | None, recorded: int) -> pl.Exp
 
     rule = pl.col("recorded_at") <= at(recorded)
     if "closed_at" in columns:
-        still = beyond("closed_at", recorded)
-        if valid is not None:
-            if "superseded_from" in columns:
-                still |= (pl.col("superseded_from") > at(valid)).fill_null(False)
-            if "superseded_to" in columns:
-                still |= (pl.col("superseded_to") <= at(valid)).fill_null(False)
-        rule &= still
+        rule &= beyond("closed_at", recorded)
     if "expires_at" in columns:
         rule &= beyond("expires_at", recorded)
+    if valid is None and "remainder" in columns:
+        rule &= ~pl.col("remainder").fill_null(False)
     if valid is not None:
         if "valid_from" in columns:
             rule &= pl.col("valid_from").is_null() | (pl.col("valid_from") <= at(valid))
@@ -140,8 +131,7 @@ def as_of(
 
     Args:
         frame: `facts`, `history`, `edges`, `operations`, or any frame with `recorded_at`; reads
-            closed_at, expires_at, valid_from, valid_to, superseded_from and superseded_to where
-            there are any.
+            closed_at, expires_at, valid_from, valid_to and remainder where there are any.
         point: The point; or give its axes by name.
         valid_at: When in the world; None does not look at validity.
         recorded_at: What was known by then; None is the last record time in the frame.
@@ -168,7 +158,7 @@ def as_of(
     if point is not None and (valid_at is not None or recorded_at is not None):
         raise InputError("Give either an AsOf or valid_at and recorded_at.", found=point)
     chosen = checked_as_of(point) or AsOf(valid_at, recorded_at)
-    slim = frames.read_some(frame, _ENDS, _EDGE)
+    slim = frames.read_some(frame, _ENDS, (*_EDGE, "remainder"))
     known = [n for n in ("recorded_at", "closed_at") if n in slim.columns]
     valid, recorded = chosen.micros(max((_last(slim[n]) for n in known), default=0))
     keep = slim.select(visible_expr(slim.columns, valid, recorded).fill_null(False)).to_series()

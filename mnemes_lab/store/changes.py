@@ -1,9 +1,7 @@
 """Changing one fact: update, supersede, retract. Each is one transaction in its shard.
 
-A fact replaces another where it holds itself, between its `valid_from` and `valid_to`: before and
-after, the other one still holds, also for who asks later. So what was true only for a time, or is
-told late, does not take the place of what holds now. With both ends open the other one holds
-nowhere any more.
+A fact replaces another where it holds itself, between its `valid_from` and `valid_to`; see
+:mod:`mnemes_lab.store.remainders`.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from mnemes_lab.store import trail
 from mnemes_lab.store.control import active_device
 from mnemes_lab.store.held import CONTENT, content_digest, content_key, history_rows, owner
 from mnemes_lab.store.operations import By, Envelope, evidence_ids, first_answer, owner_of
+from mnemes_lab.store.remainders import trim_below
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.writing import Part, commit, put_evidence
@@ -127,6 +126,8 @@ class _Change:
             self.old = _head(store, self.fact_id)
             self.fresh = None if row is None else self._fresh(row)
             self.brought = bool(row and row.get("fact_id"))
+            source = (row or {}).get("source")
+            self.told = trail.told_sources(store, {0: source}).get(0, [])
             self.now = store.now()
             self._plan()
             new_ids = []
@@ -188,10 +189,11 @@ class _Change:
             keep_key = self.closed_as == "superseded" or self.old["dedupe_key"] is not None
             _append(conn, fresh, now, generation, with_key=keep_key and not self.brought)
             recorded = self.operation_id
+            trim_below(conn, str(fresh["fact_id"]), now, generation)
             if self.statement is not None:
                 recorded = next(ids)
                 operations.append(self.statement.row(recorded, home, now, generation))
-            ends = trail.stated(self.by, str(fresh["fact_id"]), recorded)
+            ends = trail.stated(self.by, str(fresh["fact_id"]), recorded, self.told)
             edges += trail.edge_rows(ends, ids, self.by, recorded, home, now, generation)
             if self.closed_as == "superseded":
                 new, old = f"fact:{fresh['fact_id']}", f"fact:{self.fact_id}"
@@ -246,9 +248,6 @@ def _close(
             closed_as=closed_as,
             close_reason=reason,
             superseded_by=fresh["fact_id"] if replaced and fresh else None,
-            superseded_from=fresh["valid_from"] if replaced and fresh else None,
-            superseded_to=fresh["valid_to"] if replaced and fresh else None,
-            dedupe_key=None,
         )
     )
 
@@ -259,7 +258,7 @@ def _append(
     digest = content_digest(fresh["text"])
     key = content_key(digest, tuple(fresh[c] for c in CONTENT))
     twin = conn.execute(
-        select(t.facts.c.fact_id).where(t.facts.c.dedupe_key == key)
+        select(t.facts.c.fact_id).where(t.facts.c.dedupe_key == key, t.facts.c.closed_at.is_(None))
     ).scalar_one_or_none()
     if with_key and twin is not None:
         raise ConflictError("The device holds this fact already.", found=twin)
@@ -277,14 +276,15 @@ def _append(
 def _head(store: Store, fact_id: str) -> dict[str, Any]:
     """The open version of a fact, or an error that names the current head of its chain."""
     versions = history_rows(store, fact_id)
-    last = versions[-1]
+    last = [version for version in versions if not version["remainder"]][-1]
     if last["redacted"]:
         raise ConflictError(f"Fact {fact_id!r} was redacted already.")
     if last["closed_at"] is None:
         return dict(last)
     head = last
     while head["superseded_by"]:
-        head = history_rows(store, head["superseded_by"])[-1]
+        later = history_rows(store, head["superseded_by"])
+        head = [version for version in later if not version["remainder"]][-1]
     if head["closed_at"] is None:
         raise ConflictError(
             f"Fact {fact_id!r} was {last['closed_as']} already; the current one is "

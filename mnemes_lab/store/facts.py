@@ -24,10 +24,11 @@ from mnemes_lab.store import tables as t
 from mnemes_lab.store import trail
 from mnemes_lab.store.control import ran_ahead
 from mnemes_lab.store.held import CONTENT, Held, content_digest, content_key, held_facts
+from mnemes_lab.store.known import need_sources
 from mnemes_lab.store.operations import By, evidence_ids, first_answer, owner_of
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
-from mnemes_lab.store.trail import chunks, need_sources, owners
+from mnemes_lab.store.trail import chunks, owners
 from mnemes_lab.store.writing import Part, advance, commit, put, put_evidence
 
 
@@ -208,8 +209,9 @@ class _Batch:
                 .values(dedupe_key=None)
             )
             for part in chunks(keys):
+                still = t.facts.c.closed_at.is_(None)
                 query = select(t.facts.c.dedupe_key, t.facts.c.fact_id)
-                rows = conn.execute(query.where(t.facts.c.dedupe_key.in_(part)))
+                rows = conn.execute(query.where(t.facts.c.dedupe_key.in_(part), still))
                 found.update((key, fact_id) for key, fact_id in rows)
         return found
 
@@ -342,6 +344,7 @@ class _Batch:
             "recorded_at": [self.now] * n,
             "generation": [generation] * n,
             "redacted": [0] * n,
+            "remainder": [0] * n,
         }
         tuples = list(zip(*(values.get(name, none) for name in t.FACT_COLUMNS), strict=True))
         ends = [

@@ -50,7 +50,7 @@ def held_facts(store: Store, fact_ids: Iterable[str]) -> dict[str, Held]:
         try:
             handle = store.shard(device_id)
             for part in chunks(ids):
-                query = select(t.facts).where(t.facts.c.fact_id.in_(part))
+                query = select(t.facts).where(t.facts.c.fact_id.in_(part), t.facts.c.remainder == 0)
                 for row in handle.rows(query.order_by(t.facts.c.version)):
                     key = content_key(row["content_digest"], tuple(row[c] for c in CONTENT))
                     known = held.get(row["fact_id"])

@@ -39,10 +39,8 @@ _INTERVALS = {
     "valid_from": OPEN_START,
     "valid_to": OPEN_END,
     "expires_at": OPEN_END,
-    "superseded_from": OPEN_START,  # not superseded, or for all time
-    "superseded_to": OPEN_END,
+    "remainder": 0,  # 1: shown only to who asks for a valid time
 }
-CLOSING = ("closed_at", "superseded_from", "superseded_to")
 
 
 @dataclass(frozen=True)
@@ -127,31 +125,25 @@ class ShardIndex:
         stamp: Mapping[str, Any],
         rows: Sequence[RowMapping],
         vectors: Floats32,
-        closed: Sequence[tuple[int | None, ...]],
+        closed: Sequence[tuple[int, int]],
     ) -> ShardIndex:
-        """The index with new rows at the end and closings brought up.
-
-        `closed` lists row_key and the columns `CLOSING` of every closed row.
-        """
+        """The index with new rows at the end and closing times (row_key, closed_at) brought up."""
         columns = self.columns.plus(Columns.of(rows)) if rows else self.columns
-        times = {name: np.full(len(columns), _INTERVALS[name], np.int64) for name in CLOSING}
+        closed_at = np.full(len(columns), OPEN_END, np.int64)
         if closed and len(columns):
-            ends = [0, *(_INTERVALS[name] for name in CLOSING)]
-            told = [[e if v is None else v for v, e in zip(r, ends, strict=True)] for r in closed]
-            keys, *values = np.array(told, np.int64).T
+            keys, times = (np.array(part, np.int64) for part in zip(*closed, strict=True))
             at = np.searchsorted(columns.row_key, keys)
             within = (at < len(columns)) & (
                 columns.row_key[np.minimum(at, len(columns) - 1)] == keys
             )
-            for name, value in zip(CLOSING, values, strict=True):
-                times[name][at[within]] = value[within]
+            closed_at[at[within]] = times[within]
         columns = Columns(
             columns.row_key,
             columns.fact_id,
             columns.text,
             columns.namespace,
             columns.digest,
-            {**columns.times, **times},
+            {**columns.times, "closed_at": closed_at},
         )
         postings = self.postings.append([r["text"] for r in rows]) if rows else self.postings
         ann, kept = self._grown(vectors, len(columns))
@@ -191,12 +183,12 @@ class ShardIndex:
         if namespaces is None and self._all_open(valid, recorded):
             return None
         times = self.columns.times
-        still = recorded < times["closed_at"]
-        if valid is not None:
-            still |= (valid < times["superseded_from"]) | (valid >= times["superseded_to"])
-        keep = (times["recorded_at"] <= recorded) & still & (recorded < times["expires_at"])
+        keep = (times["recorded_at"] <= recorded) & (recorded < times["closed_at"])
+        keep &= recorded < times["expires_at"]
         if valid is not None:
             keep &= (times["valid_from"] <= valid) & (valid < times["valid_to"])
+        else:
+            keep &= times["remainder"] == 0
         if namespaces is not None:
             wanted = [self._namespaces[n] for n in namespaces if n in self._namespaces]
             keep &= np.isin(self._codes, wanted)
@@ -206,13 +198,14 @@ class ShardIndex:
         """Whether every row passes, from the extremes alone."""
         ends = self._extremes
         on_record = ends["recorded_at"] <= recorded < min(ends["closed_at"], ends["expires_at"])
+        on_record &= valid is not None or not ends["remainder"]
         return on_record and (valid is None or ends["valid_from"] <= valid < ends["valid_to"])
 
     @cached_property
     def _extremes(self) -> dict[str, int]:
         if not len(self):
             return dict.fromkeys(_INTERVALS, OPEN_END)
-        starts = ("recorded_at", "valid_from")
+        starts = ("recorded_at", "valid_from", "remainder")
         return {
             name: int(at.max() if name in starts else at.min())
             for name, at in self.columns.times.items()

@@ -15,7 +15,7 @@ from sqlalchemy import RowMapping, select
 
 from mnemes_lab.errors import CorruptStoreError, EncoderMismatchError, StoreError
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.index import CLOSING, Floats32, ShardIndex
+from mnemes_lab.store.index import Floats32, ShardIndex
 from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
 from mnemes_lab.text.cache import VectorCache, encode_cached
@@ -32,8 +32,7 @@ _ROW = (
     "valid_from",
     "valid_to",
     "expires_at",
-    "superseded_from",
-    "superseded_to",
+    "remainder",
 )
 _SAVE_SHARE = 20  # save again once a twentieth of the rows is new
 
@@ -146,15 +145,13 @@ class Indexes:
             fresh = select(*(known.c[name] for name in _ROW)).where(known.c.row_key > last, there)
             rows = conn.execute(fresh.order_by(known.c.row_key)).mappings().all()
             closed = conn.execute(
-                select(known.c.row_key, *(known.c[name] for name in CLOSING)).where(
-                    known.c.closed_at.is_not(None)
-                )
+                select(known.c.row_key, known.c.closed_at).where(known.c.closed_at.is_not(None))
             ).all()
         vectors = self._vectors(rows)
         if base is None:
             index = ShardIndex.build(stamp, rows, vectors)
         else:
-            index = base.extend(stamp, rows, vectors, [tuple(row) for row in closed])
+            index = base.extend(stamp, rows, vectors, [(k, c) for k, c in closed])
         self._save(device_id, index, always=False)
         return index
 

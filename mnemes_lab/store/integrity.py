@@ -149,7 +149,7 @@ def _shard(store: Store, row: Any) -> Iterator[Finding]:
     with handle.reading() as conn:
         yield from _sqlite(lambda sql: list(conn.exec_driver_sql(sql).all()), name)
         state = state_of(conn, device_id)
-        count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
+        count = conn.execute(select(func.count()).where(t.facts.c.remainder == 0)).scalar_one()
         told = (state["mesh_id"], state["device_id"], state["generation"], state["facts"])
         wanted = (store.mesh_id, device_id, row["generation"], row["facts"])
         fine = told == wanted and count == row["facts"]

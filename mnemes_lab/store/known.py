@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
 from mnemes_lab.errors import InvalidProvenanceError
-from mnemes_lab.ids import is_uuid4
+from mnemes_lab.ids import is_uuid4, unique
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.operations import item
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.trail import chunks, owners
 
@@ -80,6 +81,24 @@ def _find(store: Store, table: Any, column: Any, values: Any) -> list[Any]:
     return found
 
 
+def need_sources(store: Store, named: Sequence[str]) -> list[str]:
+    """Items that a new fact is derived from, as keys; a plain fact id is read as a fact.
+
+    Raises:
+        InvalidProvenanceError: no list, no item, or one the mesh keeps itself and does not hold.
+    """
+    if isinstance(named, str) or not isinstance(named, Iterable):
+        raise InvalidProvenanceError(
+            "derived_from takes a list of facts or items.", found=named, hint=f"[{named!r}]"
+        )
+    given = list(named)
+    plain = [n for n in given if isinstance(n, str) and n.isprintable()]
+    bare = owners(store, plain) if plain else {}
+    keys = [f"fact:{n}" if n in bare else item(n, "source") for n in given]
+    need_items(store, keys, "source")
+    return unique(keys)
+
+
 def edges_under(
     store: Store, rows: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], Mapping[str, Any]]:
@@ -92,7 +111,7 @@ def edges_under(
     }
 
 
-def need_items(store: Store, keys: Sequence[str]) -> None:
+def need_items(store: Store, keys: Sequence[str], what: str = "item") -> None:
     """Refuse items of a kind the mesh keeps itself and does not hold.
 
     Raises:
@@ -101,4 +120,4 @@ def need_items(store: Store, keys: Sequence[str]) -> None:
     row = {"operation_id": None, "supersedes_edge_id": None}
     known = look_up(store, [{**row, "source": key, "target": key} for key in keys])
     for key in keys:
-        known.need(key, "item")
+        known.need(key, what)

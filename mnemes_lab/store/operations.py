@@ -38,6 +38,7 @@ from mnemes_lab.errors import (
 from mnemes_lab.ids import ItemRef, RandomIds, SeededIds, check_name, parse_uuid4
 from mnemes_lab.schemas import OPERATION_KINDS
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.evidence import catch_up
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.writing import Part, commit, put_evidence
 
@@ -67,7 +68,8 @@ class Envelope(NamedTuple):
     @property
     def request_digest(self) -> str:
         """Digest of everything that makes two requests the same; not of what they are answered."""
-        told = [self.by.device_id, self.by.actor_id, *self[1:6]]
+        times = [None if us is None else str(us) for us in (self.observed_at, self.valid_time)]
+        told = [self.by.device_id, self.by.actor_id, *self[1:4], *times]
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
     def row(
@@ -179,12 +181,16 @@ def first_answer(store: Store, by: By, request: str) -> RowMapping | None:
     if not rows:
         raise CorruptStoreError(f"The operation of key {by.key!r} is gone.", hint="mesh.check()")
     if rows[0]["request_digest"] != request:
-        raise IdempotencyConflictError(
-            "The idempotency key belongs to another request.",
-            found=by.key,
-            hint="a retry repeats the request as it was; a new request needs a new key",
-        )
+        raise _other_request(by.key)
     return rows[0]
+
+
+def _other_request(key: str) -> IdempotencyConflictError:
+    return IdempotencyConflictError(
+        "The idempotency key belongs to another request.",
+        found=key,
+        hint="a retry repeats the request as it was; a new request needs a new key",
+    )
 
 
 def noted(conn: Connection, store: Store, kind: str, target: str, content: Any, now: int) -> None:
@@ -230,11 +236,11 @@ def item(text: str | ItemRef | Sequence[str], what: str) -> str:
         InvalidProvenanceError: it is none of these.
     """
     try:
-        if isinstance(text, str):
-            key = ItemRef.parse(check_name(text, what=what, limit=_MAX_ITEM)).key
-        else:
-            kind, id = text
-            key = check_name(ItemRef.of(kind, id).key, what=what, limit=_MAX_ITEM)
+        kind, id = ItemRef.parse(text) if isinstance(text, str) else ItemRef.of(*text)
+        key = check_name(f"{kind}:{id}", what=what, limit=_MAX_ITEM)
+        check_name(id, what="its id", limit=_MAX_ITEM)
+        if check_name(kind, what="its kind") != kind.strip():
+            raise IdError("its kind begins or ends with a blank.")
     except (IdError, ValueError, TypeError, AttributeError) as error:
         told = str(error).partition(" Hint:")[0]
         raise InvalidProvenanceError(
@@ -273,12 +279,17 @@ def submit(
     with store.writing():
         known = first_answer(store, by, envelope.request_digest)
         if known is not None:
+            if chosen not in (None, known["operation_id"]):
+                raise _other_request(str(by.key))
             return known
+        if chosen is not None:
+            catch_up(store)  # whichever file the other one lies in
+            c = t.pooled_operations.c
+            if store.rows(select(c.operation_id).where(c.operation_id == chosen)):
+                raise ConflictError("An operation has this id already.", found=chosen)
         now = store.now()
         chosen = chosen or evidence_ids(store, now, 1)[0]
         mine = select(table).where(table.c.operation_id == chosen)
-        if _look(store, mine, home):
-            raise ConflictError("An operation has this id already.", found=chosen)
 
         def write(conn: Connection, generation: int) -> None:
             put_evidence(conn, home, [envelope.row(chosen, home, now, generation)], [])

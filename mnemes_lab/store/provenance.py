@@ -112,7 +112,8 @@ class _Batch:
         self.outcome = ["refused"] * self.n
         self.ids: list[str | None] = [None] * self.n
         self.homes: dict[str, list[int]] = {}
-        told = [[by.device_id, by.actor_id], *([r[c] for c in EDGE_INPUT] for r in self.rows)]
+        told = [[by.device_id, by.actor_id]]
+        told += [[None if r[c] is None else str(r[c]) for c in EDGE_INPUT] for r in self.rows]
         self.request = hashlib.sha256(canonical_json(told)).hexdigest()
 
     def replay(self, answer: list[Any]) -> None:
@@ -202,7 +203,7 @@ class _Batch:
     def write(self) -> None:
         """Write what is to be stored, each home's part in its own file, together."""
         stored = sorted(i for rows in self.homes.values() for i in rows)
-        if not stored and self.by.key is None:
+        if not stored and (self.by.key is None or "duplicate" not in self.outcome):
             return
         now = self.store.now()
         operation_id, *fresh = evidence_ids(self.store, now, 1 + len(stored))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from sqlalchemy import ColumnElement, RowMapping, Select, or_, select
+from sqlalchemy import ColumnElement, RowMapping, Select, and_, or_, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from mnemes_lab import schemas
@@ -15,7 +15,6 @@ from mnemes_lab.store.held import history_rows, owner
 from mnemes_lab.store.shard import Shard
 from mnemes_lab.store.store import Store
 
-_PORTION = ("superseded_from", "superseded_to")
 _RAW = {
     name: pl.Int64 if isinstance(dtype, pl.Datetime) else dtype
     for name, dtype in schemas.dtypes(schemas.Facts).items()
@@ -60,7 +59,8 @@ def _rules(
 ) -> ColumnElement[bool]:
     if strict:
         return visible(c, valid, recorded)
-    return or_(c.closed_at.is_(None), c.closed_at > recorded, c.closed_as != "updated")
+    shown = or_(c.closed_at.is_(None), c.closed_at > recorded, c.closed_as != "updated")
+    return and_(shown, c.remainder == 0)
 
 
 def _status(fact: RowMapping, recorded: int) -> str:
@@ -68,6 +68,8 @@ def _status(fact: RowMapping, recorded: int) -> str:
         return "redacted"  # its text is gone, whenever one looks from
     if fact["closed_at"] is not None and fact["closed_at"] <= recorded:
         return "superseded" if fact["closed_as"] == "updated" else str(fact["closed_as"])
+    if fact["remainder"]:
+        return "superseded"
     expires = fact["expires_at"]
     return "expired" if expires is not None and expires <= recorded else "active"
 
@@ -80,7 +82,9 @@ def _line(fact: RowMapping, device_id: str, recorded: int) -> tuple[Any, ...]:
         "content_digest": fact["content_digest"].hex(),
     }
     if fact["closed_at"] is not None and fact["closed_at"] > recorded:  # not known then
-        special |= dict.fromkeys(("closed_at", "superseded_by", *_PORTION))
+        special["closed_at"] = None
+        if not fact["remainder"]:
+            special["superseded_by"] = None
     return tuple(special[name] if name in special else fact[name] for name in _RAW)
 
 
@@ -108,7 +112,7 @@ def history_frame(store: Store, fact_id: str) -> pl.DataFrame:
             v["recorded_at"],
             v["expires_at"],
             v["closed_at"],
-            *(v[name] for name in _PORTION),
+            bool(v["remainder"]),
             v["superseded_by"],
             v["close_reason"] or v["closed_as"],
         )

@@ -52,7 +52,9 @@ def _whole(conn: Connection, note: RowMapping, encoder: str | None) -> Kept:
         conn.execute(update(t.shard_state).values(generation=base))
         for table in (t.facts, t.edges, t.operations):
             conn.execute(delete(table).where(table.c.generation > base))
-        count = conn.execute(select(func.count()).select_from(t.facts)).scalar_one()
+        reopened = dict.fromkeys((*t.CLOSING, "closed_generation"))
+        conn.execute(update(t.facts).where(f.closed_generation > base).values(reopened))
+        count = conn.execute(select(func.count()).where(f.remainder == 0)).scalar_one()
         conn.execute(update(t.shard_state).values(facts=count))
     conn.execute(update(t.shard_state).values(encoder=encoder))
     state = state_of(conn, note["device_id"])

@@ -121,9 +121,14 @@ def _edges(meta: MetaData, *home: Any) -> Table:
     )
 
 
-def _append_only(table: Table, kept: str) -> None:
-    """Let the database itself refuse to change a row, or to delete one that `kept` describes."""
-    for verb, when in (("UPDATE", ""), ("DELETE", f"WHEN {kept} ")):
+def _append_only(table: Table, kept: str, keys: Sequence[str], own: str = "") -> None:
+    """Let the database itself refuse to change a row, or to delete one that `kept` describes.
+
+    A REPLACE deletes without asking, so it is refused where a row of the same key is there.
+    """
+    equal = [" AND ".join(f"{c} = NEW.{c}" for c in key.split()) for key in keys]
+    same = " OR ".join(f"EXISTS (SELECT 1 FROM {table.name} WHERE {e}{own})" for e in equal)
+    for verb, when in (("UPDATE", ""), ("DELETE", f"WHEN {kept} "), ("INSERT", f"WHEN {same} ")):
         name = f"{table.name}_{verb.lower()}"
         sql = (
             f"CREATE TRIGGER {name} BEFORE {verb} ON {table.name} {when}"
@@ -273,8 +278,11 @@ Index(
     sqlite_where=pooled_edges.c.supersedes_edge_id.is_not(None),
     postgresql_where=pooled_edges.c.supersedes_edge_id.is_not(None),
 )
-_append_only(pooled_operations, "OLD.home = ''")
-_append_only(pooled_edges, "OLD.home = ''")
+_OPERATION_KEYS = ["operation_id", "requesting_device_id idempotency_key"]
+_EDGE_KEYS = ["edge_id", "operation_id edge_type source target"]
+_BY_HOME = ["operation_id home", _OPERATION_KEYS[1]]
+_append_only(pooled_operations, "OLD.home = ''", _BY_HOME, " AND home = ''")
+_append_only(pooled_edges, "OLD.home = ''", _EDGE_KEYS, " AND home = ''")
 
 # --- memory.db -------------------------------------------------------------------------------
 shard_state = _table(
@@ -313,18 +321,23 @@ facts = _table(
     _col("closed_as", Text, null=True),
     _col("close_reason", Text, null=True),
     _col("superseded_by", Text, null=True),
-    _col("superseded_from", INT, null=True),  # validity of what replaced it: before it and
-    _col("superseded_to", INT, null=True),  # after it this one still holds
     _col("closed_generation", INT, null=True),  # of the write that closed it
-    _col("dedupe_key", LargeBinary, null=True),  # null: closed, or its id came from the caller
+    _col("dedupe_key", LargeBinary, null=True),  # null: expired, or its id came from the caller
     _col("generation", INT),
     _col("redacted", INT, server_default="0"),  # its text is gone, in every version
+    _col(
+        "remainder", INT, server_default="0"
+    ),  # of a superseded one, where the new one does not hold
     UniqueConstraint("fact_id", "version"),
-    UniqueConstraint("dedupe_key"),
     CheckConstraint("valid_to IS NULL OR valid_from IS NULL OR valid_to >= valid_from", "interval"),
     CheckConstraint("length(content_digest) = 32", "digest"),
     CheckConstraint("closed_as IN ('superseded', 'retracted', 'updated', 'redacted')", "closed_as"),
 )
+_HELD = facts.c.closed_at.is_(None)
+Index(  # one open fact per content
+    "uq_facts_dedupe_key", facts.c.dedupe_key, unique=True, sqlite_where=_HELD,
+    postgresql_where=_HELD,
+)  # fmt: skip
 Index(
     "ix_facts_expiring",
     facts.c.expires_at,
@@ -335,11 +348,9 @@ operations = _operations(shard)
 edges = _edges(shard)
 # What was never published may be taken back; the shard's own generation is set back first.
 _PUBLISHED = "OLD.generation <= (SELECT generation FROM shard_state)"
-_append_only(operations, _PUBLISHED)
-_append_only(edges, _PUBLISHED)
-_CLOSING = (
-    "closed_at", "closed_as", "close_reason", "superseded_by", "superseded_from", "superseded_to",
-)  # fmt: skip
+_append_only(operations, _PUBLISHED, _OPERATION_KEYS)
+_append_only(edges, _PUBLISHED, _EDGE_KEYS)
+CLOSING = ("closed_at", "closed_as", "close_reason", "superseded_by")
 
 
 def facts_at(generation: int) -> Subquery:
@@ -349,7 +360,7 @@ def facts_at(generation: int) -> Subquery:
     """
     later = facts.c.closed_generation > generation
     columns = [
-        case((later, None), else_=c).label(c.name) if c.name in _CLOSING else c for c in facts.c
+        case((later, None), else_=c).label(c.name) if c.name in CLOSING else c for c in facts.c
     ]
     return select(*columns).where(facts.c.generation <= generation).subquery("published")
 

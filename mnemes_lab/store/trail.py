@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from mnemes_lab.errors import InvalidProvenanceError
+from mnemes_lab.ids import unique
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.operations import By, Envelope, item
+from mnemes_lab.store.operations import By, Envelope
 from mnemes_lab.store.store import Store
 
 Ends = tuple[str, str, str]  # edge type, source, target
@@ -28,7 +28,7 @@ def stated(by: By, fact_id: str, operation_id: str, sources: Sequence[str] = ())
     ends = [("recorded_by", fact, f"operation:{operation_id}")]
     if by.actor_id is not None:
         ends.append(("observed_by", fact, f"actor:{by.actor_id}"))
-    return ends + [("derived_from", fact, source) for source in sources if source != fact]
+    return ends + [("derived_from", fact, source) for source in unique(sources) if source != fact]
 
 
 def envelope(by: By, fact_ids: Sequence[str], digests: Sequence[bytes], **more: Any) -> Envelope:
@@ -72,29 +72,6 @@ def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
         for row in store.rows(select(t.fact_index).where(t.fact_index.c.fact_id.in_(part))):
             found[row["fact_id"]] = row["device_id"]
     return found
-
-
-def need_sources(store: Store, named: Sequence[str]) -> list[str]:
-    """Items that a new fact is derived from, as keys; a plain fact id is read as a fact.
-
-    Raises:
-        InvalidProvenanceError: no item, or a fact the mesh does not hold.
-    """
-    if isinstance(named, str):
-        raise InvalidProvenanceError(
-            "derived_from takes a list of facts or items.", found=named, hint=f"[{named!r}]"
-        )
-    bare = owners(store, [n for n in named if isinstance(n, str)])
-    keys = [f"fact:{n}" if n in bare else item(n, "source") for n in named]
-    facts = [key.removeprefix("fact:") for key in keys if key.startswith("fact:")]
-    missing = sorted(set(facts) - set(owners(store, facts)))
-    if missing:
-        raise InvalidProvenanceError(
-            "A fact cannot be derived from one that is not there.",
-            found=missing[0],
-            hint="mesh.facts() lists the facts and their ids",
-        )
-    return list(dict.fromkeys(keys))
 
 
 def told_sources(store: Store, rows: Mapping[int, str | None]) -> dict[int, list[str]]:

@@ -2,7 +2,8 @@
 
 The rules are those of :mod:`mnemes_lab.store.store`. A write of one shard is *kept* after a crash:
 its transaction either happened or did not. One that also writes to another file is *undone*, so
-what is in two files is in both or in neither; a write that is undone only ever adds rows.
+what is in two files is in both or in neither; such a write adds rows and closes facts, and does
+nothing else that would have to be taken back.
 """
 
 from __future__ import annotations

@@ -28,12 +28,14 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
 from mnemes_lab.clock import to_us
 from mnemes_lab.store.asof import AsOf
-from mnemes_lab.view.charts import ACCENT, INK, MUTED, _axes
+from mnemes_lab.store.remainders import without
+from mnemes_lab.view.charts import ACCENT, INK, MUTED, _axes, png
 from mnemes_lab.view.plain import visible
 from mnemes_lab.view.versions import Area, Versions, moment
 
@@ -57,12 +59,13 @@ def plot_two_clocks(
             counts what still holds after the last change on record.
         at: A point to mark by a cross, (valid time, record time), with what holds there in the
             caption. A valid time of None is all of them, a record time of None is the present.
-        ax: Where to draw; None makes a figure.
+        ax: Where to draw; None makes a figure. A notebook shows that one where the axes are the
+            last thing in a cell; :func:`mnemes_lab.view.charts.png` makes a file of it.
 
     Returns:
-        The axes. A version has a colour and the number of its place in the history; redacted ones
-        are hatched. A side without a line, with arrowheads, is an open end. A version that holds
-        nowhere is named in the caption.
+        The axes. A version has a colour and the number of its place in the history, also where it
+        holds again after its replacement; redacted ones are hatched. A side without a line, with
+        arrowheads, is an open end. A version that holds nowhere is named in the caption.
 
     Raises:
         SchemaError: `history` is no such frame.
@@ -79,6 +82,7 @@ def plot_two_clocks(
     if ax is None:
         ax = _axes()
         ax.figure.set_size_inches(7.4, min(12.0, max(4.6, 0.27 * len(y.points))))
+        ax._repr_png_ = partial(png, ax)  # pyplot, which notebooks draw with, does not know it
     _frame(ax, x, y)
     for area in held:
         _draw(ax, area, versions, x, y)
@@ -180,51 +184,71 @@ def _box(area: Area, x: _Axis, y: _Axis) -> tuple[float, float, float, float]:
 def _sides(
     area: Area, held: Sequence[Area], x: _Axis, y: _Axis
 ) -> list[tuple[list[float], list[float]]]:
-    """The closed sides, without what the two pieces of an L have in common."""
+    """The closed sides, without what they have in common with other pieces of the version."""
     left, right, low, high = _box(area, x, y)
     mates = [other for other in held if other.row == area.row and other != area]
+    below = [other[1:3] for other in mates if other.recorded_to == area.recorded_from]
+    above = [other[1:3] for other in mates if other.recorded_from == area.recorded_to]
     sides = []
-    if not any(other.recorded_to == area.recorded_from for other in mates):
-        sides.append(([left, right], [low, low]))
-    if area.recorded_to is not None:
-        above = [o for o in mates if o.recorded_from == area.recorded_to]
-        start = x.end(above[0].valid_to) if above else left
-        sides.append(([start, right], [high, high]))
-    if area.valid_from is not None:
-        sides.append(([left, left], [low, high]))
-    if area.valid_to is not None:
-        sides.append(([right, right], [low, high]))
+    for end, level, covers in ((area.recorded_from, low, below), (area.recorded_to, high, above)):
+        parts = [] if end is None else without(area[1:3], covers)
+        sides += [([x.start(a), x.end(b)], [level, level]) for a, b in parts]
+    for end, place in ((area.valid_from, left), (area.valid_to, right)):
+        sides += [] if end is None else [([place, place], [low, high])]
     return sides
 
 
 def _labels(ax: Any, versions: Versions, x: _Axis, y: _Axis) -> None:
-    """The number of each version and as much of its text as its larger rectangle has room for."""
+    """Number and text of each version in its largest rectangle, the number where it comes back."""
+
+    def size(area: Area) -> float:
+        left, right, low, high = _box(area, x, y)
+        return (right - left) * (high - low)
+
+    for row in dict.fromkeys(area.row for area in versions.areas):
+        pieces = [area for area in versions.areas if area.row == row]
+        largest = max(pieces, key=size)
+        text = "" if versions.redacted(row) else visible(versions.rows[row]["text"], limit=240)
+        _write(ax, f"{row + 1}  {text}".rstrip(), _box(largest, x, y))
+        near = [largest]
+        for one in near:  # it grows on the way
+            near += [p for p in pieces if p not in near and (_meet(one, p) or _meet(p, one))]
+        for piece in pieces:
+            if piece not in near and not any(_meet(other, piece) for other in pieces):
+                _write(ax, str(row + 1), _box(piece, x, y))
+
+
+def _meet(low: Area, high: Area) -> bool:
+    """Whether one piece lies on another."""
+    both = without(high[1:3], [low[1:3]]) != [high[1:3]]
+    return low.recorded_to == high.recorded_from and both
+
+
+def _write(ax: Any, text: str, box: tuple[float, float, float, float]) -> None:
+    """As much of a text as a rectangle has room for, and no letter outside of it."""
     from matplotlib.patches import Rectangle
 
+    left, right, low, high = box
     width, height = _inches(ax)
-    step, rise = width / (x.high - x.low), height / (y.high - y.low)
-    for row in dict.fromkeys(area.row for area in versions.areas):
-        boxes = [_box(area, x, y) for area in versions.areas if area.row == row]
-        left, right, low, high = max(boxes, key=lambda b: (b[1] - b[0]) * (b[3] - b[2]))
-        columns = int((step * (right - left) - 0.16) / _CHAR)
-        lines = int((rise * (high - low) - 0.04) / _LEAD)
-        text = "" if versions.redacted(row) else visible(versions.rows[row]["text"], limit=240)
-        wrapped = _wrapped(f"{row + 1}  {text}".rstrip(), columns, lines) or [str(row + 1)]
-        top = len(wrapped) < lines
-        label = ax.annotate(
-            "\n".join(wrapped),
-            (left, high if top else (low + high) / 2),
-            xytext=(6, -5 if top else 0),
-            textcoords="offset points",
-            va="top" if top else "center",
-            color=INK,
-            fontsize=9 if lines else 7,
-            parse_math=False,
-            zorder=4,
-        )
-        label.set_in_layout(False)
-        size = right - left, high - low  # letters may be wider than was reckoned
-        label.set_clip_path(Rectangle((left, low), *size, transform=ax.transData))
+    (first, last), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    columns = int((width / (last - first) * (right - left) - 0.16) / _CHAR)
+    lines = int((height / (top - bottom) * (high - low) - 0.04) / _LEAD)
+    wrapped = _wrapped(text, columns, lines) or text.split(" ")[:1]
+    hangs = len(wrapped) < lines  # from the top, else it stands in the middle
+    label = ax.annotate(
+        "\n".join(wrapped),
+        (left, high if hangs else (low + high) / 2),
+        xytext=(6, -5 if hangs else 0),
+        textcoords="offset points",
+        va="top" if hangs else "center",
+        color=INK,
+        fontsize=9 if lines else 7,
+        parse_math=False,
+        zorder=4,
+    )
+    label.set_in_layout(False)
+    size = right - left, high - low  # letters may be wider than was reckoned
+    label.set_clip_path(Rectangle((left, low), *size, transform=ax.transData))
 
 
 def _wrapped(text: str, columns: int, lines: int) -> list[str]:

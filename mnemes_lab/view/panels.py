@@ -29,14 +29,14 @@ from mnemes_lab.clock import from_us, to_us
 from mnemes_lab.errors import InputError, MissingExtraError
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.view.graph import ProvenanceGraph
+from mnemes_lab.view.items import item_keys, named_items
 from mnemes_lab.view.plain import cell, visible
 from mnemes_lab.view.versions import moment
 
 OPEN = "open"  # the end of a slider: any valid time, the present record time
 MAX_ROWS, MAX_ITEMS, MAX_STEPS, MAX_HISTORIES = 20, 300, 400, 100
-_VALID = ("valid_from", "valid_to", "superseded_from", "superseded_to")
+_VALID = ("valid_from", "valid_to")
 _RECORDED = ("recorded_at", "closed_at", "expires_at")
-_FAR = to_us("9999-12-31T23:59:59Z")
 _HUBS = ("actor", "device", "operation")  # they connect everything with everything
 _CELL = "line-height:1.4;padding:0.25em 0.75em 0.25em 0;text-align:left;vertical-align:top"
 
@@ -52,9 +52,8 @@ def instants(*tables: Any) -> Instants:
     """Where the ends of intervals lie in frames of facts, histories or edges.
 
     Args:
-        tables: pandas or polars. Read, where present, are valid_from, valid_to,
-            superseded_from and superseded_to for valid time, and recorded_at, closed_at and
-            expires_at for record time.
+        tables: pandas or polars. Read, where present, are valid_from and valid_to for valid time,
+            and recorded_at, closed_at and expires_at for record time.
 
     Raises:
         SchemaError: what was given is no frame.
@@ -120,7 +119,7 @@ def shown(
     labels = dict(mesh.devices().select("device_id", "label").iter_rows())
     if item is None:
         edges, reach = mesh.edges(as_of=point), ""
-        graph = _graph(lambda: ProvenanceGraph(edges, _named(mesh, edges, recorded)), edges)
+        graph = _graph(lambda: ProvenanceGraph(edges, named_items(mesh, edges, point)), edges)
     else:
         lineage = mesh.lineage(item, depth=depth, as_of=point, stop_at=_HUBS)
         edges = lineage.edges
@@ -137,49 +136,11 @@ def _within(facts: pl.DataFrame, lineage: Any) -> pl.DataFrame:
     return facts.filter(pl.col("fact_id").is_in(reached.implode()))
 
 
-def _ends(edges: pl.DataFrame) -> pl.DataFrame:
-    """The items that edges connect, by key."""
-    ends = [
-        edges.select(item_kind=f"{end}_kind", item_id=f"{end}_id") for end in ("source", "target")
-    ]
-    return pl.concat(ends).unique().sort("item_kind", "item_id")
-
-
-def _named(mesh: Any, edges: pl.DataFrame, recorded: datetime | str | None) -> pl.DataFrame:
-    """The `items` of edges, in the words known by then; a fact that was replaced has words too."""
-    facts, devices = mesh.facts(), mesh.devices()
-    told = AsOf(None, recorded).micros(_FAR)[1]
-    known = [
-        facts.filter(pl.col("recorded_at").cast(pl.Int64) <= told)
-        .with_columns(
-            label=pl.when(pl.col("status") != "redacted").then("text"),
-            recorded_at=pl.when(pl.col("version") == 1).then("recorded_at"),  # else by its edges
-        )
-        .select("recorded_at", "device_id", "label", item_id="fact_id", item_kind=pl.lit("fact")),
-        mesh.actors().select(
-            "device_id", label="name", item_id="actor_id", item_kind=pl.lit("actor")
-        ),
-        devices.select("device_id", "label", item_id="device_id", item_kind=pl.lit("device")),
-        mesh.operations().select(
-            "recorded_at",
-            device_id="recording_device_id",
-            label=pl.concat_str(
-                pl.col("operation_kind").cast(pl.String), "target_kind", separator=" "
-            ),
-            item_id="operation_id",
-            item_kind=pl.lit("operation"),
-        ),
-    ]
-    places = devices.select("device_id", device="label")
-    words = pl.concat(known, how="diagonal").join(places, on="device_id", how="left")
-    return _ends(edges).join(words, on=["item_kind", "item_id"], how="left", maintain_order="left")
-
-
 def _graph(draw: Callable[[], ProvenanceGraph], edges: pl.DataFrame) -> str:
     """The picture of edges, or in words why there is none."""
     if not edges.height:
         return "<p>Nothing is on record about where this came from.</p>"
-    items = _ends(edges).height
+    items = item_keys(edges).height
     if items > MAX_ITEMS:
         told = f"{items:,} items are too many to draw; the most is {MAX_ITEMS}."
         return f"<p>{told} Hint: look around one item (item=), or take fewer steps (depth=).</p>"
@@ -305,15 +266,16 @@ def as_of_panel(mesh: Any, *, item: str | None = None, depth: int = 3) -> Any:
 
 
 def _told(mesh: Any, item: str | None, depth: int) -> list[pl.DataFrame]:
-    """The frames whose instants matter: facts, their earlier versions, and edges."""
-    facts, edges = mesh.facts(), None
+    """The frames whose instants matter: facts, their earlier versions and remainders, and edges."""
+    facts, edges, changed = mesh.facts(), None, pl.col("version") > 1
     if item is None:
         edges = mesh.edges()
     else:
         lineage = mesh.lineage(item, depth=depth, stop_at=_HUBS)
         facts, edges = _within(facts, lineage), lineage.edges
-    changed = facts.filter(pl.col("version") > 1)["fact_id"].sort().head(MAX_HISTORIES)
-    return [facts, edges, *(mesh.history(fact_id) for fact_id in changed)]
+        changed |= pl.col("superseded_by").is_not_null()  # by one that may be out of reach
+    told = facts.filter(changed)["fact_id"].sort().head(MAX_HISTORIES)
+    return [facts, edges, *(mesh.history(fact_id) for fact_id in told)]
 
 
 def _slider(widgets: Any, name: str, points: Sequence[datetime], open_end: str) -> Any:

@@ -1,9 +1,9 @@
 """Where the versions of a fact hold, and that in words.
 
 A version holds on a piece of the plane of valid time and record time: from the instant it was
-recorded until it was closed or expired, and over the time it speaks of. A version replaced from an
-instant on still holds before that instant, so its piece has the shape of an L. An empty interval
-holds nowhere.
+recorded until it was closed or expired, and over the time it speaks of. What is left of a replaced
+version where its replacement does not hold is on record as rows of its own, its remainders: with
+them its piece has the shape of an L, or a U. An empty interval holds nowhere.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from mnemes_lab.clock import from_us
 from mnemes_lab.view.plain import visible
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_INSTANTS = [
-    "valid_from", "valid_to", "recorded_at", "closed_at", "expires_at", "superseded_from",
-    "superseded_to",
-]  # fmt: skip
+_INSTANTS = ["valid_from", "valid_to", "recorded_at", "closed_at", "expires_at"]
 _QUOTE = 32  # characters of a text in a sentence
 
 
@@ -34,8 +31,8 @@ class Area(NamedTuple):
         valid_to: End on the valid axis, exclusive.
         recorded_from: Start on the record axis, inclusive.
         recorded_to: End on the record axis, exclusive.
-        rest: Whether it is what a replaced version keeps: the time before its replacement. That is
-            seen by who asks for a valid time only.
+        rest: Whether it is a remainder: what a replaced version keeps where its replacement does
+            not hold. That is seen by who asks for a valid time only.
     """
 
     row: int
@@ -91,14 +88,20 @@ class Versions:
     """The versions of a history and where they hold.
 
     Attributes:
-        rows: The versions, oldest first, instants as microseconds.
-        areas: Up to three rectangles for each, none when it holds nowhere.
+        rows: The versions, oldest first, instants as microseconds; remainders are no versions.
+        areas: Rectangles for each: of the version, then of its remainders; none when it holds
+            nowhere.
+        last: The last change on record; 0 when there is none.
 
     Example:
-        >>> history = {"fact_id": ["f"], "version": [1], "text": ["t"], "status": ["superseded"]}
-        >>> times = {"recorded_at": "T01", "closed_at": "T03", "superseded_from": "T02"}
-        >>> history |= {c: [f"1970-01-01{t}:00:00Z"] for c, t in times.items()}
-        >>> versions = Versions.of(pl.DataFrame(history))
+        >>> texts = {"fact_id": "f", "text": "t", "status": "superseded"}
+        >>> times = [("T01", "T03", None, False), ("T03", None, "T02", True)]
+        >>> rows = [
+        ...     {**texts, "version": n, "recorded_at": f"1970-01-01{told}:00:00Z",
+        ...      "closed_at": closed and f"1970-01-01{closed}:00:00Z",
+        ...      "valid_to": until and f"1970-01-01{until}:00:00Z", "remainder": rest}
+        ...     for n, (told, closed, until, rest) in enumerate(times, 1)]
+        >>> versions = Versions.of(pl.DataFrame(rows))
         >>> [(a.valid_to, a.recorded_from, a.recorded_to) for a in versions.areas]
         [(None, 3600000000, 10800000000), (7200000000, 10800000000, None)]
         >>> versions.finding(), versions.name(0)
@@ -107,27 +110,32 @@ class Versions:
 
     rows: list[dict[str, Any]]
     areas: list[Area]
+    last: int
 
     @classmethod
     def of(cls, history: Any) -> Versions:
         """Read a `history` frame, pandas or polars; versions are counted by recorded_at.
 
+        A remainder belongs to the last version of its fact; where a frame holds none, it is one.
+
         Raises:
             SchemaError: it is no such frame.
         """
         table = frames.read(history, schemas.FactHistory)
-        rows = (
+        told = (
             table.with_columns(pl.col(_INSTANTS).cast(pl.Int64))
             .sort("recorded_at", "fact_id", "version")
             .to_dicts()
         )
-        return cls(rows, [a for row, v in enumerate(rows) for a in _pieces(row, v)])
-
-    @property
-    def last(self) -> int:
-        """The last change on record; 0 when there is none."""
-        told = [v[c] for v in self.rows for c in ("recorded_at", "closed_at") if v[c] is not None]
-        return max(told, default=0)
+        whole = {v["fact_id"] for v in told if not v["remainder"]}
+        versions = [v for v in told if not v["remainder"] or v["fact_id"] not in whole]
+        last = {v["fact_id"]: row for row, v in enumerate(versions)}
+        areas = [_area(row, v) for row, v in enumerate(versions)]
+        rest = [v for v in told if v["remainder"] and v["fact_id"] in whole]
+        areas += [_area(last[v["fact_id"]], v) for v in rest]
+        areas.sort(key=lambda area: area.row)
+        changes = [v[c] for v in told for c in ("recorded_at", "closed_at") if v[c] is not None]
+        return cls(versions, [a for a in areas if not _empty(a)], max(changes, default=0))
 
     def there(self, valid: int | None, recorded: int) -> list[int]:
         """Which versions hold at a point, by row."""
@@ -178,17 +186,10 @@ class Versions:
         return lines
 
 
-def _pieces(row: int, v: dict[str, Any]) -> list[Area]:
-    start, end = v["valid_from"], v["valid_to"]
-    closed, expires, told = v["closed_at"], v["expires_at"], v["recorded_at"]
-    replaced, again = v["superseded_from"], v["superseded_to"]
-    pieces = [Area(row, start, end, told, _first(closed, expires))]
-    if closed is not None and replaced is not None:
-        pieces.append(Area(row, start, _first(end, replaced), closed, expires, rest=True))
-    if closed is not None and again is not None:
-        start = again if start is None else max(start, again)
-        pieces.append(Area(row, start, end, closed, expires, rest=True))
-    return [area for area in pieces if not _empty(area)]
+def _area(row: int, v: dict[str, Any]) -> Area:
+    until = _first(v["closed_at"], v["expires_at"])
+    rest = bool(v["remainder"])
+    return Area(row, v["valid_from"], v["valid_to"], v["recorded_at"], until, rest=rest)
 
 
 def _empty(area: Area) -> bool:

@@ -52,7 +52,7 @@ class Fact:
     valid_from: int | None = None
     valid_to: int | None = None
     expires_at: int | None = None
-    superseded_from: int | None = None
+    remainder: int = 0
 
 
 def statistics_at(shards: Any, recorded: int) -> Statistics:
@@ -68,11 +68,10 @@ def seen(fact: Fact, recorded: int, valid: int | None, namespaces: Iterable[str]
     def before(point: int, end: int | None) -> bool:
         return end is None or point < end
 
-    until = fact.superseded_from
-    still = valid is not None and until is not None and valid < until
     return (
         fact.recorded_at <= recorded
-        and (still or before(recorded, fact.closed_at))
+        and before(recorded, fact.closed_at)
+        and (valid is not None or not fact.remainder)
         and before(recorded, fact.expires_at)
         and (valid is None or before(valid, fact.valid_to))
         and (valid is None or fact.valid_from is None or fact.valid_from <= valid)
@@ -163,8 +162,7 @@ def shard_of(device: str, facts: Sequence[Fact], vectors: Any) -> ShardIndex:
             "content_digest": content_key(fact.text),
             **{n: getattr(fact, n) for n in ("fact_id", "text", "namespace", "recorded_at")},
             **{n: getattr(fact, n) for n in ("closed_at", "valid_from", "valid_to", "expires_at")},
-            "superseded_from": fact.superseded_from,
-            "superseded_to": None,
+            "remainder": fact.remainder,
         }
         for key, fact in enumerate(facts, 1)
     ]

@@ -23,7 +23,7 @@ from mnemes_lab.text.lexicon import ascii_tokens, idf, routing_tokens, tokens
 WORDS = ["pump", "valve", "off", "on", "KX-77", "Düse", "泵站", "!!!"]
 
 
-TIMES = ("closed_at", "valid_from", "valid_to", "expires_at", "superseded_from", "superseded_to")
+TIMES = ("closed_at", "valid_from", "valid_to", "expires_at", "remainder")
 
 
 def lexicon_at(indexes: Iterable[ShardIndex], terms: Iterable[str], recorded: int) -> Lexicon:

@@ -22,8 +22,7 @@ from mnemes_lab.text.encode import HashEncoder
 
 DIM = 8
 WORDS = ["pump", "valve", "off", "KX-77", "Düse", "泵站", "\u2028", "!!!"]
-PORTION = ("superseded_from", "superseded_to")
-TIMES = ("closed_at", "valid_from", "valid_to", "expires_at", *PORTION)
+TIMES = ("closed_at", "valid_from", "valid_to", "expires_at")
 
 
 def stamp(generation: int = 2, **changes: Any) -> dict[str, Any]:
@@ -45,7 +44,8 @@ def invent(seed: int, n: int) -> tuple[list[dict[str, Any]], Any]:
             "content_digest": content_key(text),
             "recorded_at": key,
         }
-        rows.append(row | {t: rng.choice([None, rng.randrange(1, 40)]) for t in TIMES})
+        row |= {t: rng.choice([None, rng.randrange(1, 40)]) for t in TIMES}
+        rows.append(row | {"remainder": rng.choice([0, 0, 1])})
     vectors = np.random.default_rng(seed).normal(size=(n, DIM)).astype(np.float32)
     for at in range(n):
         if rng.random() < 0.15:
@@ -84,13 +84,11 @@ def nearest(
 )
 def test_a_grown_index_equals_one_built_at_once(seed, n, cuts):
     rows, vectors = invent(seed, n)
-    rows = [r | (dict.fromkeys(PORTION) if r["closed_at"] is None else {}) for r in rows]
-    opened = [row | dict.fromkeys(("closed_at", *PORTION)) for row in rows]
+    opened = [row | {"closed_at": None} for row in rows]
     index = ShardIndex.build(stamp(1), [], vectors[:0])
     done = 0
     for generation, cut in enumerate([*sorted(min(c, n) for c in cuts), n], 2):
-        names = ("row_key", "closed_at", *PORTION)
-        closed = [tuple(r[c] for c in names) for r in rows if r["closed_at"] is not None]
+        closed = [(r["row_key"], r["closed_at"]) for r in rows if r["closed_at"] is not None]
         index = index.extend(stamp(generation), opened[done:cut], vectors[done:cut], closed)
         done = cut
     built = ShardIndex.build(stamp(index.generation), rows, vectors)
@@ -102,7 +100,7 @@ def test_growing_leaves_the_older_index_as_it_was():
     rows, vectors = invent(1, 20)
     old = ShardIndex.build(stamp(), rows[:10], vectors[:10])
     before, found = told(old), nearest(old, 4)
-    new = old.extend(stamp(3), rows[10:], vectors[10:], [(1, 99, 3, 5), (15, 98, None, None)])
+    new = old.extend(stamp(3), rows[10:], vectors[10:], [(1, 99), (15, 98)])
     assert (told(old), nearest(old, 4)) == (before, found)
     assert len(new) == 20
     assert new.columns.times["closed_at"][[0, 14]].tolist() == [99, 98]
@@ -111,7 +109,7 @@ def test_growing_leaves_the_older_index_as_it_was():
 def test_closing_times_of_unknown_rows_are_ignored():
     rows, vectors = invent(1, 3)
     index = ShardIndex.build(stamp(), [row | {"closed_at": None} for row in rows], vectors)
-    index = index.extend(stamp(3), [], vectors[:0], [(2, 50, None, None), (77, 60, 1, 2)])
+    index = index.extend(stamp(3), [], vectors[:0], [(2, 50), (77, 60)])
     assert index.columns.times["closed_at"].tolist()[1] == 50
     assert (index.columns.times["closed_at"] == 50).sum() == 1
 
@@ -130,12 +128,8 @@ def test_what_is_visible_equals_looking_at_each_row(seed, valid, recorded, names
     shown = [True] * 12 if mask is None else mask.tolist()
     expected = [
         row["recorded_at"] <= recorded
-        and (
-            row["closed_at"] is None
-            or recorded < row["closed_at"]
-            or (None not in (valid, row["superseded_from"]) and valid < row["superseded_from"])
-            or (None not in (valid, row["superseded_to"]) and valid >= row["superseded_to"])
-        )
+        and (row["closed_at"] is None or recorded < row["closed_at"])
+        and (valid is not None or not row["remainder"])
         and (row["expires_at"] is None or recorded < row["expires_at"])
         and (valid is None or row["valid_from"] is None or row["valid_from"] <= valid)
         and (valid is None or row["valid_to"] is None or valid < row["valid_to"])
@@ -183,7 +177,7 @@ def test_a_large_shard_becomes_a_graph_however_it_grew(small_graph):
     built = ShardIndex.build(stamp(), rows, vectors)
     flat = ShardIndex.build(stamp(), rows[:60], vectors[:60])
     grown = flat.extend(stamp(), rows[60:], vectors[60:], [])
-    by_one = built.extend(stamp(3), *[part[:0] for part in (rows, vectors)], [(1, 5, None, None)])
+    by_one = built.extend(stamp(3), *[part[:0] for part in (rows, vectors)], [(1, 5)])
     assert hasattr(built.ann, "hnsw")
     assert not hasattr(flat.ann, "hnsw")
     assert hasattr(grown.ann, "hnsw")

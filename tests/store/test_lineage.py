@@ -23,7 +23,7 @@ from mnemes_lab.errors import (
     MissingColumnError,
     SchemaError,
 )
-from mnemes_lab.store.lineage import IndexGraph
+from mnemes_lab.store.index_graph import IndexGraph
 
 DAY = 86_400_000_000
 NEW_YEAR = to_us("2031-01-01T00:00:00Z")
@@ -725,6 +725,7 @@ def test_what_is_no_item_is_refused(shared, root):
         {"depth": True},
         {"depth": "1"},
         {"limit": 0},
+        {"limit": 2**70},
         {"limit": None},
         {"limit": True},
         {"stop_at": "actor"},
@@ -737,11 +738,9 @@ def test_options_that_make_no_sense_are_refused(shared, options):
             ask("note:1", **options)
 
 
-@pytest.mark.parametrize(
-    "options", [{"depth": 2**70}, {"limit": 2**70}, {"limit": 2**62}, {"depth": 2**63}], ids=repr
-)
-def test_a_bound_of_any_size_is_a_bound(shared, options):
-    shared.add_edge("supports", "big:1", "big:2")
+@pytest.mark.parametrize("options", [{"depth": 2**70}, {"depth": 2**63}], ids=repr)
+def test_a_depth_of_any_size_is_a_depth(shared, options):
+    shared.add_edge("supports", "big:1", "big:2", idempotency_key="big")
     found = shared.lineage("big:1", **options)
     assert (found.edges.height, found.truncated) == (1, False)
     assert told(lineage(shared.edges(), "big:1", **options)) == told(found)

@@ -218,8 +218,9 @@ def make_first_generation(folder: Path) -> None:
         with closing(sqlite3.connect(path)) as conn, conn:
             conn.execute("DROP TABLE edges")
             conn.execute("DROP TABLE operations")
-            conn.execute("ALTER TABLE facts DROP COLUMN superseded_from")
-            conn.execute("ALTER TABLE facts DROP COLUMN superseded_to")
+            conn.execute("DROP INDEX uq_facts_dedupe_key")
+            conn.execute("CREATE UNIQUE INDEX old_dedupe ON facts (dedupe_key)")
+            conn.execute("ALTER TABLE facts DROP COLUMN remainder")
             conn.execute("ALTER TABLE facts DROP COLUMN redacted")
             conn.execute("ALTER TABLE shard_state DROP COLUMN redacted_generation")
             conn.execute("PRAGMA writable_schema = ON")

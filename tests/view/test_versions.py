@@ -13,7 +13,7 @@ from mnemes_lab import schemas
 from mnemes_lab.clock import from_us
 from mnemes_lab.errors import MissingColumnError
 from mnemes_lab.store.asof import AsOf, as_of
-from mnemes_lab.view.versions import Versions, moment
+from mnemes_lab.view.versions import Area, Versions, moment
 
 SCHEMA = schemas.dtypes(schemas.FactHistory)
 RAW = {n: pl.Int64 if isinstance(d, pl.Datetime) else d for n, d in SCHEMA.items()}
@@ -31,17 +31,32 @@ def history(*versions: dict[str, Any]) -> pl.DataFrame:
 
 instants = st.integers(0, 6)
 maybe = st.none() | instants
-ENDS = ["valid_from", "valid_to", "closed_at", "expires_at", "superseded_from", "superseded_to"]
-drawn_versions = st.fixed_dictionaries({"recorded_at": instants, **dict.fromkeys(ENDS, maybe)}).map(
-    # nothing is closed before it was recorded
-    lambda v: {
-        **v,
-        "closed_at": None if v["closed_at"] is None else max(v["recorded_at"], v["closed_at"]),
-    }
+ENDS = ["valid_from", "valid_to", "closed_at", "expires_at"]
+
+
+def closed_after(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, not closed before it was recorded."""
+    closed = row["closed_at"]
+    return row if closed is None else {**row, "closed_at": max(row["recorded_at"], closed)}
+
+
+rows = st.fixed_dictionaries({"recorded_at": instants, **dict.fromkeys(ENDS, maybe)})
+versions = st.lists(rows.map(closed_after), min_size=1, max_size=3).map(
+    lambda found: sorted(found, key=lambda row: row["recorded_at"])
+)
+remainders = st.lists(rows.map(closed_after).map(lambda row: {**row, "remainder": True}))
+# Up to three facts, each with its versions and any number of remainders of the last of them:
+# open or closed ones, before, after and upon one another.
+drawn_facts = st.lists(st.tuples(versions, remainders), max_size=3).map(
+    lambda facts: [
+        {**row, "fact_id": fact_id, "version": n}
+        for fact_id, (whole, rest) in zip("fgh", facts, strict=False)
+        for n, row in enumerate([*whole, *rest], start=1)
+    ]
 )
 
 
-@given(st.lists(drawn_versions, max_size=4), maybe, instants)
+@given(drawn_facts, maybe, instants)
 def test_a_point_lies_in_the_versions_that_the_store_shows(
     drawn: list[dict[str, Any]], valid: int | None, recorded: int
 ):
@@ -49,9 +64,17 @@ def test_a_point_lies_in_the_versions_that_the_store_shows(
     shown = as_of(frame, AsOf(None if valid is None else from_us(valid), from_us(recorded)))
     if valid is None:  # the store does not look at validity then; the picture has no place for it
         shown = shown.filter(~(pl.col("valid_from") >= pl.col("valid_to")).fill_null(False))
-    versions = Versions.of(frame)
-    there = [versions.rows[row]["version"] for row in versions.there(valid, recorded)]
-    assert sorted(there) == shown["version"].to_list()
+    whole = frame.filter(~pl.col("remainder").fill_null(False))
+    last = dict(whole.group_by("fact_id").agg(pl.col("version").max()).iter_rows())
+    expected = {
+        (row["fact_id"], last[row["fact_id"]] if row["remainder"] else row["version"])
+        for row in shown.iter_rows(named=True)
+    }
+    found = Versions.of(frame)
+    assert len(found.rows) == whole.height
+    there = [found.rows[row] for row in found.there(valid, recorded)]
+    assert len(there) == len(expected)
+    assert {(version["fact_id"], version["version"]) for version in there} == expected
 
 
 @pytest.mark.parametrize(
@@ -67,15 +90,52 @@ def test_a_point_lies_in_the_versions_that_the_store_shows(
         ),
         (
             [
-                {"recorded_at": 1, "closed_at": 2, "superseded_from": 5},
-                {"recorded_at": 2, "valid_from": 5},
+                {"recorded_at": 1, "closed_at": 2},
+                {"recorded_at": 2, "valid_to": 5, "remainder": True},
+                {"fact_id": "g", "recorded_at": 2, "valid_from": 5},
             ],
             "2 versions, 2 still hold, each for its own time",
+        ),
+        (
+            [
+                {"recorded_at": 1, "closed_at": 2},
+                {"recorded_at": 2, "closed_at": 4, "valid_to": 5, "remainder": True},
+                {"fact_id": "g", "recorded_at": 2, "valid_from": 5},
+            ],
+            "2 versions, 1 still holds",  # the remainder was closed after the last new version
         ),
     ],
 )
 def test_the_finding_counts_what_still_holds(versions: list[dict[str, Any]], finding: str):
     assert Versions.of(history(*versions)).finding() == finding
+
+
+def test_remainders_are_areas_of_the_last_version_and_no_versions():
+    whole = [{"recorded_at": 1, "closed_at": 2}, {"recorded_at": 2, "closed_at": 3}]
+    rest = [
+        {"recorded_at": 3, "valid_to": 4, "remainder": True},
+        {"recorded_at": 3, "closed_at": 5, "valid_from": 6, "remainder": True},
+        {"recorded_at": 5, "valid_from": 8, "remainder": True},
+    ]
+    versions = Versions.of(history(*whole, *rest))
+    assert [row["version"] for row in versions.rows] == [1, 2]
+    assert versions.areas == [
+        Area(0, None, None, 1, 2),
+        Area(1, None, None, 2, 3),
+        Area(1, None, 4, 3, None, rest=True),
+        Area(1, 6, None, 3, 5, rest=True),
+        Area(1, 8, None, 5, None, rest=True),
+    ]
+    assert versions.last == 5
+    assert versions.there(6, 4) == [1] and versions.there(6, 5) == []
+    assert versions.there(None, 4) == []  # nobody asked for a valid time
+
+
+def test_remainders_alone_are_versions():
+    rest = [{"recorded_at": 3, "valid_to": n, "remainder": True} for n in (4, 6)]
+    versions = Versions.of(history(*rest))
+    assert [versions.name(row) for row in versions.there(5, 3)] == ["2 “t2”"]
+    assert versions.finding() == "2 versions, 2 still hold, each for its own time"
 
 
 def test_the_finding_names_what_holds_now():
