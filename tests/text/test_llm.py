@@ -344,6 +344,12 @@ def test_the_request_is_as_agreed(talk):  # M62
     assert model.usage == (1, 1, 10, 5, 0, 0)
 
 
+def test_half_a_character_is_sent_as_a_question_mark(talk):
+    model, server, _ = talk(says({"ok": 1}))
+    model.complete_json("Answer.", "Bad \ud83d tail, 泵")
+    assert server.seen[0].user == "Bad ? tail, 泵"
+
+
 @pytest.mark.parametrize("provider", ["ollama", "lm-studio", "custom", "openai"])
 def test_without_a_key_there_is_no_bearer_and_still_a_call(talk, provider):  # M62, M110
     model, server, _ = talk(says({"ok": 1}), key=None, provider=provider)
@@ -583,6 +589,12 @@ def test_an_answer_the_check_finds_fault_with_is_asked_for_again(talk):
     assert "ok is 2" in server.seen[1].user
     model, server, _ = talk(says({"ok": 2}), says({"ok": 3}))
     assert ask(model, check=check).problems == ("ok is 3",)
+    model, server, _ = talk(says({"ok": 2}), says({"ok": [3]}))
+
+    def stricter(data):
+        return ["not 1"] if data["ok"] == 2 else ["not 1", "a list"]
+
+    assert ask(model, check=stricter).problems == ("not 1",)  # the second is worse
     model, server, _ = talk(says({"ok": 2}), fails(404))  # a bad answer is better than none
     assert ask(model, check=check).problems == ("ok is 2",)
     model, server, _ = talk(says({"ok": 2}), says("never"))
