@@ -26,12 +26,12 @@ from mnemes_lab.cli.facts import labelled
 from mnemes_lab.cli.output import Target, note, say
 from mnemes_lab.frames import whole_text
 from mnemes_lab.ids import ItemRef
-from mnemes_lab.store.lineage import Lineage
+from mnemes_lab.store.lineage import MAX_LIMIT, Lineage
 from mnemes_lab.view.plain import records
 
 _MOST_ROWS = 100  # of a table, which is for people
 _MOST_EDGES = 10_000
-ALL_EDGES = 10**9  # more than any mesh has
+ALL_EDGES = MAX_LIMIT
 _DEEPEST = 20  # steps that a tree indents; the column `depth` goes on
 
 

