@@ -427,8 +427,10 @@ def values_of(column):
         values = st.lists(TEXT, max_size=3)
     else:
         values = TEXT
-        if getattr(column, "min_length", None) == 64:
+        length = getattr(column, "min_length", None)
+        if length in (64, 71):  # a digest, plain or with its algorithm
             values = st.text("0123456789abcdef", min_size=64, max_size=64)
+            values = values.map(lambda digits: "sha256:"[: length - 64] + digits)
     return values | st.none() if column.nullable else values
 
 

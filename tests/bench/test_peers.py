@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from mnemes_lab import schemas
-from mnemes_lab.bench import ingest, search
+from mnemes_lab.bench import evidence, ingest, search
 from mnemes_lab.bench.report import BenchReport, median
 from mnemes_lab.bench.workload import make_workload
 from mnemes_lab.mesh.mesh import Mesh
@@ -25,10 +25,21 @@ def test_ingest_writes_the_same_rows_on_both_sides(monkeypatch: pytest.MonkeyPat
     peer = ingest._peer
     monkeypatch.setattr(ingest, "_peer", lambda f, work: (seen.append(work), peer(f, work))[1])
     report = ingest.run(devices=3, facts=60, rounds=1)
-    assert [len(rows) for rows in seen[0]["shards"].values()] == [20, 20, 20]
+    written = [[len(rows) for _, rows in parts] for parts in seen[0]["shards"].values()]
+    assert written == [[20, 1, 20]] * 3  # facts, the load's one operation, an edge for each fact
     assert len(seen[0]["index"]) == 60
     assert {"ingest_rows_per_s", "peak_rss_mb"} <= set(measures(report))
     assert report.rows[0]["against"] == "sqlite3" and report.rows[0]["ratio"] > 0
+
+
+def test_evidence_names_every_measure_and_compares_equal_answers() -> None:
+    report = evidence.run(edges=10_000, rounds=1, roots=1)
+    schemas.Measures.validate(report.frame())
+    compared = {row["measure"]: row["ratio"] for row in report.rows if row["against"]}
+    names = {"asof_filter_ms", "asof_superseded_ms", "lineage_depth6_ms"}
+    assert compared.keys() == names and all(ratio > 0 for ratio in compared.values())
+    (reached,) = (r["reached"] for r in report.rows if r["measure"] == "lineage_worst_ms")
+    assert 9_000 < reached <= 10_000
 
 
 def test_search_names_every_measure_and_its_ratio() -> None:
