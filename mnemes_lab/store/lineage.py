@@ -158,30 +158,44 @@ def follow(graph: Graph, root: str, walk: Walk) -> Lineage:
     """Walk a graph from an item; see the module's text for what is included."""
     reached, cut = graph.reach(root, walk, 4 * walk.limit + 1000)
     passed = [key for key in reached if walk.goes_on(key, root)] if walk.stop_at else list(reached)
-    near = [key for key in passed if walk.depth is None or reached[key] < walk.depth]
-    inner, way = set(near), walk.direction
-
-    def distance(step: Step) -> int:
-        """Of the nearest end that it was reached from."""
-        ends = (step[1],) if way == "outgoing" else (step[2],) if way == "incoming" else step[1:3]
-        return min(reached[end] for end in ends if end in inner)
-
+    inner = {k: reached[k] for k in passed if walk.depth is None or reached[k] < walk.depth}
+    near, way = list(inner), walk.direction
     found = islice(graph.whole(near, way), 2 * walk.limit + 1)
     steps = {step[0]: step for step in found}
     if len(steps) > walk.limit:
         slim = list({step[0]: step for step in graph.touching(near, way)}.values())
-        chosen, cut = graph.first(slim, [distance(step) for step in slim], walk.limit), True
+        chosen, cut = graph.first(slim, _distances(slim, inner, way), walk.limit), True
     else:
         chosen = list(steps.values())
     if not cut:
         rim = [key for key in passed if key not in inner]
         cut = any(step[0] not in steps for step in graph.touching(rim, way))
-    far = {root: 0}
-    for step in chosen:
-        for end in step[1:3]:
-            far[end] = reached[end] if end in reached else distance(step) + 1
-    frame = graph.frame(chosen).with_columns(_far=pl.Series(map(distance, chosen), dtype=pl.Int64))
-    return Lineage(root, frame.sort("_far", "recorded_at", "edge_id").drop("_far"), far, cut)
+    far = _distances(chosen, inner, way)
+    frame = graph.frame(chosen).with_columns(_far=pl.Series(far, dtype=pl.Int64))
+    frame = frame.sort("_far", "recorded_at", "edge_id").drop("_far")
+    return Lineage(root, frame, _touched(root, chosen, far, reached), cut)
+
+
+def _distances(steps: Sequence[Step], inner: Mapping[str, int], way: str) -> list[int]:
+    """How far the nearer end of each edge is, of those it was reached from."""
+    if way != "both":
+        end = 1 if way == "outgoing" else 2
+        return [inner[step[end]] for step in steps]
+    beyond = len(inner) + 1
+    return [min(inner.get(s[1], beyond), inner.get(s[2], beyond)) for s in steps]
+
+
+def _touched(
+    root: str, steps: Sequence[Step], far: Sequence[int], reached: Mapping[str, int]
+) -> dict[str, int]:
+    """The items at the ends of some edges, and how far each is."""
+    ends = {step[1] for step in steps} | {step[2] for step in steps} | {root}
+    depths = {key: depth for key, depth in reached.items() if key in ends}
+    if len(depths) < len(ends):  # the walk was cut before it came to some of them
+        for step, distance in zip(steps, far, strict=True):
+            for end in step[1:3]:
+                depths.setdefault(end, distance + 1)
+    return depths
 
 
 class Adjacent:

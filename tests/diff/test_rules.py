@@ -333,14 +333,33 @@ def test_an_unusual_unit_is_asked_of_pint():
     assert verdict("The course is 8 furlongs long", "The course is 900 m long").relation == REFUTED
 
 
-def test_common_units_do_not_need_pint(monkeypatch):
-    def nothing_known(name):
-        raise AssertionError(f"pint was asked for {name}")
+class FakeRegistry:
+    """Knows the furlong and the metre, as pint does."""
 
-    monkeypatch.setattr(_units, "_registry", lambda: nothing_known("a unit"))
-    assert RulesJudge().judge([(Statement("It is 7 km long"), Statement("It is 8 miles long"))])[0][
-        0
-    ] == (REFUTED)
+    class Quantity:
+        dimensionality = "[length]"
+
+        def __init__(self, number, name):
+            self.magnitude = number * {"furlong": 201.168, "furlongs": 201.168, "metres": 1.0}[name]
+
+        def to_base_units(self):
+            return self
+
+
+@pytest.mark.parametrize(("metres", "clash"), [(1609.3, False), (900, True)])
+def test_an_unusual_unit_is_compared_as_the_registry_says(monkeypatch, metres, clash):
+    monkeypatch.setattr(_units, "_registry", FakeRegistry)
+    _units.unusual.cache_clear()
+    try:
+        found = verdict("The lane is 8 furlongs long", f"The lane is {metres} metres long")
+        assert (found.relation == REFUTED) is clash
+    finally:
+        _units.unusual.cache_clear()
+
+
+def test_common_units_do_not_need_pint(monkeypatch):
+    monkeypatch.setattr(_units, "_registry", lambda: pytest.fail("pint was asked"))
+    assert verdict("It is 7 km long", "It is 8 miles long").relation == REFUTED
 
 
 def test_without_pint_an_unusual_unit_is_a_word(monkeypatch):
@@ -509,89 +528,17 @@ def test_scenarios_every_planted_contradiction_and_nothing_else(name):
 
 
 # --- laws ----------------------------------------------------------------------------------------
-WORDS = [
-    "the",
-    "a",
-    "pump",
-    "valve",
-    "gate",
-    "3",
-    "KX-7",
-    "is",
-    "are",
-    "was",
-    "not",
-    "no",
-    "never",
-    "isn't",
-    "5",
-    "kg",
-    "10",
-    "mg",
-    "12",
-    "May",
-    "at",
-    "5:00",
-    "PM",
-    "and",
-    "but",
-    ",",
-    ".",
-    "red",
-    "blue",
-    "open",
-    "closed",
-    "unlocked",
-    "all",
-    "some",
-    "if",
-    "may",
-    "must",
-    "2030",
-    "H1",
-    "Q2",
-    "FY30",
-    "in",
-    "of",
-    "to",
-    "不",
-    "没有",
-    "开",
-    "on",
-    "off",
-    "first",
-    "3rd",
-    "48",
-    "over",
-    "92",
-    "€",
-    "%",
-    "per",
-    "non-",
-    "forgot",
-    "that",
-    "nobody",
-    "living",
-    "room",
-    "from",
-    "until",
-    "half",
-    "million",
-    "-5",
-    "1,5",
-    "1.234.567,8",
-    "speaks",
-    "French",
-    "without",
-    "８",
-    "ﬁ",
-    "İ",
-    "ǅ",
-    "ß",
-]
+WORDS = """
+the a pump valve gate 3 KX-7 is are was not no never isn't 5 kg 10 mg 12 May at 5:00 PM and but , .
+red blue open closed unlocked all some if may must 2030 H1 Q2 FY30 in of to 不 没有 开 on off first
+3rd 48 over 92 € % per non- forgot that nobody living room from until half million -5 1,5
+1.234.567,8 speaks French without ８ ﬁ İ ǅ ß
+"""
 texts = st.one_of(
     st.text(max_size=60),
-    st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=3)), max_size=12).map(" ".join),
+    st.lists(st.one_of(st.sampled_from(WORDS.split()), st.text(max_size=3)), max_size=12).map(
+        " ".join
+    ),
 )
 maybe = st.none() | texts
 moment = st.none() | st.integers(-4, 4)
@@ -632,21 +579,20 @@ def test_a_text_without_words_is_unjudged():
 
 
 def test_long_and_many_texts_are_judged():
-    words = " ".join(f"word{i} gate open not {i} kg" for i in range(3000))
+    words = " ".join(f"word{i} gate open not {i} kg" for i in range(1000))
     assert verdict(words, words.replace("open", "closed")).relation in RELATIONS
     assert RULES.judge([]) == []
 
 
 def test_verdicts_do_not_depend_on_the_hash_seed():
-    program = (
-        "from mnemes_lab.diff.rules import RulesJudge\n"
-        "from mnemes_lab.diff.judge import Statement as S\n"
-        "texts = ['The red old gate is open', 'The blue young gate is not closed', 'A big cat sleeps',"
-        " 'The small dog and the cat are awake in Peru', 'No gate is open or red', 'The gate is 5 kg']\n"
-        "import sys\n"
-        "pairs = [(S(a), S(b)) for a in texts for b in texts]\n"
-        "sys.stdout.write(repr(RulesJudge().judge(pairs)))"
-    )
+    program = """
+import itertools, sys
+from mnemes_lab.diff.judge import Statement
+from mnemes_lab.diff.rules import RulesJudge
+words = [["red", "blue"], ["old", "young"], ["gate", "dog"], ["is", "is not"], ["open", "shut"]]
+texts = [Statement(" ".join(choice)) for choice in itertools.product(*words)]
+sys.stdout.write(repr(RulesJudge().judge(list(itertools.product(texts, texts)))))
+"""
     outputs = {
         subprocess.run(
             [sys.executable, "-c", program],
