@@ -84,13 +84,15 @@ def rfc3339(us: int) -> str:
 
 
 def spelled(value: Any) -> Any:
-    """A value as JSON can hold it: an instant as microseconds, anything else as it is.
+    """A value as JSON can hold it: an instant, however spelled, as microseconds.
 
     Example:
-        >>> spelled(EPOCH), spelled("text")
-        ('0', 'text')
+        >>> spelled(EPOCH), spelled("1970-01-01T02:00:00+02:00"), spelled("text")
+        ('0', '0', 'text')
     """
-    return str(to_us(value)) if isinstance(value, datetime) else value
+    if isinstance(value, str) and _RFC3339.fullmatch(value.strip()) is None:
+        return value
+    return str(to_us(value)) if isinstance(value, (datetime, str)) else value
 
 
 class Clock(Protocol):

@@ -319,7 +319,7 @@ def edges_command(
     format: Formatted = None,
     output: Output = None,
 ) -> None:
-    """Show provenance edges, source <type> target, oldest first.
+    """Show provenance edges, `source type target`, oldest first.
 
     All are shown; at a point in time only those that hold then and that nothing has superseded.
     """

@@ -115,7 +115,7 @@ class Agent:
         if idempotency_key is not None:
             seconds = None if ttl is None else str(ttl)
             told = {name: spelled(value) for name, value in row.items()}
-            request = digest_of([by.device_id, by.actor_id, told, seconds, list(derived_from)])
+            request = digest_of([by.device_id, by.actor_id, told, seconds, _keys(derived_from)])
         if ttl is not None:
             row["expires_at"] = self._end_of(ttl, given="expires_at" in row)
         answers = self._mesh._add_record(row, by, derived_from=derived_from, request=request)
@@ -160,7 +160,7 @@ class Agent:
             self._need_own(fact_id)
             return self._mesh.supersede(fact_id, text, by=self, **options)
 
-    def update(self, fact_id: str, **options: Any) -> int:
+    def update(self, fact_id: str, /, **options: Any) -> int:
         """Change a fact of the agent's device under the same id, as `Mesh.update` does."""
         with self._mesh.store.writing():
             self._need_own(fact_id)
@@ -199,7 +199,7 @@ class Agent:
             raise AuthorizationDeniedError(
                 f"The agent's device is {status}.",
                 found=self.device.label,
-                hint="the mesh's owner can act with mesh.supersede or mesh.retract",
+                hint="reactivate it; the mesh's owner can redact its facts also while it is not",
             )
         if held.owner(self._mesh.store, fact_id) != self.device.device_id:
             raise AuthorizationDeniedError(
@@ -211,6 +211,13 @@ class Agent:
     def __repr__(self) -> str:
         """Its name and device."""
         return f"Agent({self.name!r} on {self.device.label!r})"
+
+
+def _keys(named: Any) -> Any:
+    """Sources as they are compared: a plain id is a fact's."""
+    if isinstance(named, str) or not isinstance(named, (list, tuple)):
+        return repr(named)
+    return [n if not isinstance(n, str) or ":" in n else f"fact:{n}" for n in named]
 
 
 def find_or_register(

@@ -78,12 +78,19 @@ class MeshChanges:
     def update(
         self,
         fact_id: str,
+        /,
         *,
         by: Agent | None = None,
         idempotency_key: str | None = None,
         **columns: Any,
     ) -> int:
-        """Change a current fact under the same id; answers the new version's number."""
+        """Change a current fact under the same id; answers the new version's number.
+
+        The new version takes the place of the old one whole, its validity included; to say that
+        something else holds from some time on, supersede it.
+        """
+        if "fact_id" in columns:
+            raise InputError("A fact keeps its id.", found=columns["fact_id"])
         who = self._by(by, idempotency_key)
         request = _request(who, "update", fact_id, columns, None)
         return changes.update_fact(self.store, fact_id, columns, by=who, request=request)
@@ -96,7 +103,10 @@ class MeshChanges:
         by: Agent | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Withdraw a current fact; it stays in the history."""
+        """Withdraw a current fact; it stays in the history.
+
+        What it superseded does not come back: what is known now is said by a new fact.
+        """
         who, reason = self._by(by, idempotency_key), _words(reason)
         request = _request(who, "retract", fact_id, {}, reason)
         changes.retract(self.store, fact_id, reason=reason, by=who, request=request)
@@ -111,7 +121,8 @@ class MeshChanges:
     ) -> bool:
         """Take a fact's text out of the mesh: store, index, summaries and caches.
 
-        Its identity, times and digest stay. Unlike any other write this changes past answers.
+        Its identity, times and digest stay. Unlike any other write this changes past answers. What
+        others wrote about it stays: metadata of edges, and facts that repeat its words.
 
         Returns:
             Whether its files hold no trace any more. False while another process reads them: then
@@ -207,7 +218,7 @@ class MeshChanges:
         """
         row = {"edge_type": edge_type, "source": source, "target": target, **columns}
         row = {k: _ends(v) if k in ("source", "target") else v for k, v in row.items()}
-        for column in ("valid_from", "valid_to"):
+        for column in ("valid_from", "valid_to", "observed_at"):
             _need_instant(row.get(column), column)
         table, bad = frames.read_records([_json(row)], provenance.EDGE_INPUT, required=[])
         who = self._by(by, idempotency_key)

@@ -17,7 +17,7 @@ from sqlalchemy import select, update
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import Clock
-from mnemes_lab.errors import MnemesError, StoreError
+from mnemes_lab.errors import MnemesError, ReadOnlyError
 from mnemes_lab.ids import check_name
 from mnemes_lab.mesh.agent import Agent, Device, find_or_make_actor, find_or_register
 from mnemes_lab.mesh.changing import MeshChanges
@@ -291,7 +291,7 @@ class Mesh(MeshChanges, MeshEvidence, MeshTables):
             None if namespaces is None else namespaces,  # type: ignore[arg-type]
         )  # fmt: skip
         if self.store.read_only:
-            raise StoreError(
+            raise ReadOnlyError(
                 "A search writes its receipt, and this mesh was opened for reading only.",
                 hint="open it without read_only",
             )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import RowMapping, select
 
-from mnemes_lab.errors import CorruptStoreError, FactNotFoundError
+from mnemes_lab.errors import CorruptStoreError, FactNotFoundError, InputError, SchemaError
 from mnemes_lab.frames import whole_text
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.store import Store
@@ -70,7 +70,10 @@ def owner(store: Store, fact_id: str) -> str:
     Raises:
         FactNotFoundError
     """
-    found = owners(store, [whole_text(fact_id)])
+    try:
+        found = owners(store, [whole_text(fact_id)])
+    except SchemaError as error:
+        raise InputError(f"The fact id {error}") from None
     if not found:
         raise _no_such(fact_id)
     return found[fact_id]

@@ -94,6 +94,11 @@ def need_sources(store: Store, named: Sequence[str]) -> list[str]:
     given = list(named)
     plain = [n for n in given if isinstance(n, str) and n.isprintable()]
     bare = owners(store, plain) if plain else {}
+    lost = [n for n in plain if n not in bare and ":" not in n]
+    if lost:
+        raise InvalidProvenanceError(
+            "The source is not there.", found=lost[0], hint="no fact of this mesh has this id"
+        )
     keys = [f"fact:{n}" if n in bare else item(n, "source") for n in given]
     need_items(store, keys, "source")
     return unique(keys)

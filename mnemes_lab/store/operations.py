@@ -236,7 +236,12 @@ def item(text: str | ItemRef | Sequence[str], what: str) -> str:
         InvalidProvenanceError: it is none of these.
     """
     try:
-        kind, id = ItemRef.parse(text) if isinstance(text, str) else ItemRef.of(*text)
+        if isinstance(text, str):
+            kind, id = ItemRef.parse(text)
+        elif isinstance(text, (tuple, list)) and len(text) == 2:
+            kind, id = ItemRef.of(*text)
+        else:
+            raise IdError(f"found {type(text).__name__}, wanted text.")
         key = check_name(f"{kind}:{id}", what=what, limit=_MAX_ITEM)
         check_name(id, what="its id", limit=_MAX_ITEM)
         if check_name(kind, what="its kind") != kind.strip():

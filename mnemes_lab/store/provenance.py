@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from mnemes_lab import schemas
 from mnemes_lab.digest import canonical_json
 from mnemes_lab.errors import (
+    AuthorizationDeniedError,
     EdgeNotFoundError,
     IdempotencyConflictError,
     InputError,
@@ -153,6 +154,7 @@ class _Batch:
         for end in ("source", "target"):
             known.need(row[end], f"{end} of the edge")
         home = self._under(row, known) if row["operation_id"] else self._home(row, known)
+        self._check_claim(row, known)
         row["device_id"] = home or (self.by.device_id if self.by.actor_id else None)
         _check_replaced(row, known)
         key = tuple(row[c] for c in ("operation_id", "edge_type", "source", "target"))
@@ -190,6 +192,24 @@ class _Batch:
         row["actor_id"] = found["requesting_actor_id"]
         _check_observed(row, found["operation_kind"])
         return str(found["home"])
+
+    def _check_claim(self, row: Mapping[str, Any], known: Known) -> None:
+        """An actor speaks for itself, and of facts that its device may replace."""
+        kind, _, id = row["target"].partition(":")
+        said = row["edge_type"] in ("observed_by", "recorded_by") and kind == "actor"
+        if said and row["actor_id"] not in (None, id):
+            raise InvalidProvenanceError(
+                "The edge names another actor than the one who requested its operation.",
+                found=row["target"],
+                hint="each actor records what it observed itself",
+            )
+        mine = self.by.actor_id is None or known.facts.get(id) == self.by.device_id
+        if row["edge_type"] == "supersedes" and kind == "fact" and not mine:
+            raise AuthorizationDeniedError(
+                "The fact to be superseded is held by another device.",
+                found=id,
+                hint="an agent supersedes facts of its own device, with agent.supersede",
+            )
 
     def _home(self, row: dict[str, Any], known: Known) -> str:
         row["actor_id"] = self.by.actor_id

@@ -33,6 +33,7 @@ from itertools import accumulate
 from typing import Any
 
 from mnemes_lab.clock import to_us
+from mnemes_lab.errors import InputError
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.remainders import without
 from mnemes_lab.view.charts import ACCENT, INK, MUTED, _axes, png
@@ -76,6 +77,10 @@ def plot_two_clocks(
     held = versions.areas
     present = None if now is None else to_us(now, what="now")
     end = versions.last if present is None else present
+    if at is not None and (isinstance(at, str) or not isinstance(at, tuple) or len(at) != 2):
+        raise InputError(
+            "at must be a point on both axes.", found=at, hint="at=AsOf(valid, recorded)"
+        )
     point = None if at is None else AsOf(*at).micros(end)
     x = _Axis((t for a in held for t in a[1:3]), open_start=any(a[1] is None for a in held))
     y = _Axis((t for a in held for t in a[3:5]), open_start=False)

@@ -85,6 +85,8 @@ class ProvenanceGraph:
                 f"height must be from {_HEIGHTS[0]} to {_HEIGHTS[1]} pixels.", found=height
             )
         self.max_nodes = whole_number(max_nodes, "max_nodes")
+        if self.max_nodes < 1:
+            raise InputError("max_nodes must be 1 or more.", found=max_nodes)
         self.root = root
         self.truncated = False
         self._items, self._relations = _read(edges, items, root)
@@ -162,7 +164,7 @@ class ProvenanceGraph:
             The path written.
 
         Raises:
-            InputError: another suffix.
+            InputError: another suffix, or no such folder.
         """
         target = Path(path)
         suffix = target.suffix.lower()
@@ -172,6 +174,8 @@ class ProvenanceGraph:
                 found=target.name,
                 hint="name the file lineage.html (interactive) or lineage.svg (static)",
             )
+        if not target.parent.is_dir():
+            raise InputError("The folder for the picture is not there.", found=str(target.parent))
         text = self.page() if suffix == ".html" else self.svg() + "\n"
         target.write_text(text, encoding="utf-8", newline="\n")
         return target

@@ -816,6 +816,16 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Mesh, str]]
 
 
 @pytest.mark.parametrize("value", [*NO_INSTANT, pd.NaT], ids=repr)
+def test_what_is_no_instant_is_no_point(door, value):
+    mesh, _ = door
+    for point in (AsOf(valid_at=value), AsOf(recorded_at=value), AsOf(value, BEGIN)):
+        with pytest.raises(InvalidAsOfError):
+            point.micros(0)
+        with pytest.raises(InvalidAsOfError):
+            mesh.facts(as_of=point)
+
+
+@pytest.mark.parametrize("value", ["2031-10-26T02:30", datetime(2031, 3, 30, 2, 30), 1], ids=repr)
 def test_a_point_without_an_instant_is_refused_by_every_question(door, value):
     mesh, fact = door
     key, operation = f"fact:{fact}", mesh.operations()["operation_id"][0]
@@ -895,22 +905,27 @@ SPELLINGS = [
 
 
 def test_every_spelling_of_an_instant_is_the_same_instant(mesh):
-    agent, wanted = mesh.agent("a"), from_us(to_us(SAME))
+    agent, wanted, expiring = mesh.agent("a"), from_us(to_us(SAME)), []
     for i, spelling in enumerate(SPELLINGS):
         first = agent.remember(f"gate B{i}", valid_from=spelling, observed_at=spelling)
         row = {"device": "b", "text": f"gate C{i}", "valid_from": spelling, "expires_at": spelling}
         (loaded,) = mesh.load_records([row], encode=False)["fact_id"]
         agent.supersede(first, f"gate D{i}", valid_from=spelling)
         mesh.add_edge("supports", f"note:{i}", f"fact:{first}", valid_from=spelling)
-        told = mesh.submit("observe", f"note:{i}", content="x", valid_time=spelling)
-        facts = mesh.facts()
-        assert facts["valid_from"].to_list() == [wanted] * 3 * (i + 1)
-        assert facts.filter(fact_id=loaded)["expires_at"].item() == wanted
+        mesh.submit("observe", f"note:{i}", content="x", valid_time=spelling)
+        expiring.append(loaded)
         assert not mesh.history(first)["remainder"].any()  # both begin at that instant
-        assert mesh.edges()["valid_from"].drop_nulls().to_list() == [wanted] * 2 * (i + 1)
-        assert mesh.operation(told.operation_id)[0]["valid_time"] == wanted
         assert AsOf(spelling, spelling).micros(0) == (to_us(SAME), to_us(SAME))
-        assert mesh.facts(as_of=AsOf(spelling)).equals(mesh.facts(as_of=AsOf(SAME)))
+    n, facts = len(SPELLINGS), mesh.facts()
+    assert facts["valid_from"].to_list() == [wanted] * 3 * n
+    expires = facts.filter(pl.col("fact_id").is_in(expiring))["expires_at"]
+    assert expires.to_list() == [wanted] * n
+    assert mesh.edges()["valid_from"].drop_nulls().to_list() == [wanted] * 2 * n
+    times = mesh.operations()["valid_time"].drop_nulls()
+    assert set(times) == {wanted}
+    assert len(times) >= 2 * n
+    shown = [mesh.facts(as_of=AsOf(spelling)) for spelling in SPELLINGS]
+    assert all(frame.equals(shown[0]) for frame in shown)
 
 
 def test_the_hour_that_a_zone_repeats_is_two_instants(mesh):
