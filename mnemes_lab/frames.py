@@ -196,8 +196,7 @@ def read_some(frame: Any, instants: Sequence[str], others: Sequence[str]) -> pl.
     have = [str(name) for name in source.columns]
     _check_columns(have, {}, [instants[0]], "drop")
     bad: dict[int, str] = {}
-    utc = pl.Datetime("us", "UTC")
-    table = [_column(source[n], n, utc, bad) for n in instants if n in have]
+    table = [_column(source[n], n, pl.Datetime("us", "UTC"), bad) for n in instants if n in have]
     if bad:
         raise SchemaError("Some instants cannot be read.", problems=list(bad.values())[:_MANY])
     return pl.DataFrame(table + [_polars(source[n]).alias(n) for n in others if n in have])
@@ -205,9 +204,12 @@ def read_some(frame: Any, instants: Sequence[str], others: Sequence[str]) -> pl.
 
 def keep_rows(frame: Any, keep: pl.Series) -> Any:
     """The rows of a pandas or polars frame where `keep` is true, in their order."""
-    if kind_of(frame) == "polars":
-        return frame.filter(keep)
-    return frame.loc[keep.to_numpy()].reset_index(drop=True)
+    polars = kind_of(frame) == "polars"
+    return (
+        frame.filter(keep)
+        if polars
+        else frame.loc[keep.fill_null(False).to_numpy()].reset_index(drop=True)
+    )
 
 
 def read_records(
@@ -358,8 +360,10 @@ def whole_text(value: object) -> str:
 
 
 def _instants(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Series:
-    target = pl.Datetime("us", "UTC")
-    dtype = series.dtype
+    target, dtype = pl.Datetime("us", "UTC"), series.dtype
+    native = series.to_native()
+    if isinstance(native, pl.Series) and native.dtype == target:
+        return native.alias(name)
     if isinstance(dtype, nw.Datetime):
         if dtype.time_zone is None:
             raise SchemaError(
@@ -369,7 +373,7 @@ def _instants(series: nw.Series[Any], name: str, bad: dict[int, str]) -> pl.Seri
                     "Hint: attach a zone, for example .dt.replace_time_zone('UTC')"
                 ],
             )
-        # Convert first: pandas knows zones that polars does not, such as a bare +05:30.
+        # Converted first: pandas knows zones that polars does not, such as a bare +05:30.
         return _polars(series.dt.convert_time_zone("UTC")).cast(target).alias(name)
     if dtype not in _TEXT:
         raise _wrong(name, dtype, "aware datetimes or RFC 3339 text")

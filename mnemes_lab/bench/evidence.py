@@ -33,7 +33,7 @@ _TARGET = list(t.pooled_edges.columns.keys()).index("target")
 _OPERATION = "00000000-0000-4000-8000-000000000001"
 
 
-def run(*, edges: int = 1_000_000, rounds: int = 7, roots: int = 20) -> BenchReport:
+def run(*, edges: int = 1_000_000, rounds: int = 15, roots: int = 20) -> BenchReport:
     """Measure over `edges` edges, rounded to whole groups.
 
     Returns:

@@ -161,7 +161,7 @@ def as_of(
     slim = frames.read_some(frame, _ENDS, (*_EDGE, "remainder"))
     known = [n for n in ("recorded_at", "closed_at") if n in slim.columns]
     valid, recorded = chosen.micros(max((_last(slim[n]) for n in known), default=0))
-    keep = slim.select(visible_expr(slim.columns, valid, recorded).fill_null(False)).to_series()
+    keep = slim.select(visible_expr(slim.columns, valid, recorded)).to_series()
     if not include_superseded and set(_EDGE) <= set(slim.columns):
         hidden = superseded(slim.filter(keep))
         if hidden is not None:

@@ -444,6 +444,102 @@ def test_same_frames(one, other):
     assert verdict(one, other).relation == REFUTED
 
 
+# --- everyday facts -----------------------------------------------------------------------------
+@clashes(
+    ("The ferry to Bergen sails at 7:15", "The ferry to Bergen sails at 8:45"),
+    ("Lena's birthday is on 3 March", "Lena's birthday is on 8 March"),
+    ("The museum is closed on Mondays", "The museum is open on Mondays"),
+    ("Tomas moved to Lisbon in 2029", "Tomas moved to Lisbon in 2031"),
+    ("Invoice 4417 was paid on 3 May", "Invoice 4417 was not paid"),
+    ("The battery lasts 10 hours", "The battery lasts 6 hours"),
+    ("The lecture is in room 12", "The lecture is in room 21"),
+    ("Server db-7 is up", "Server db-7 is down"),
+    ("Maja is taller than Nils", "Maja is shorter than Nils"),
+    ("The medicine is safe for children", "The medicine is dangerous for children"),
+    ("The medicine is safe for children", "The medicine is unsafe for children"),
+    ("The wifi password is kelp99", "The wifi password is reef42"),
+    ("Mr Osei is married", "Mr Osei is single"),
+    ("The contract has been signed", "The contract has not been signed yet"),
+    ("The contract has been signed", "The contract is unsigned"),
+    ("The order contains 12 chairs", "The order contains 21 chairs"),
+    ("The temperature limit is 40 °C", "The temperature limit is 45 °C"),
+    ("Vesna lives in Norway", "Vesna lives in Sweden"),
+    ("The suspect's car was blue", "The suspect's car was green"),
+    ("Bus 14 stops at Mill Lane", "Bus 14 does not stop at Mill Lane"),
+    ("The stock rose by 3 percent", "The stock fell by 3 percent"),
+    ("Tea is served at four", "Tea is served at five"),
+    ("The key is under the mat", "The key is not under the mat"),
+    ("The key is under the mat", "The key is above the mat"),
+    ("The hotel has a pool", "The hotel has no pool"),
+    ("The hotel has 40 rooms", "The hotel has 60 rooms"),
+    ("Nobody was hurt", "Three people were hurt"),
+    ("Both brakes work", "Neither brake works"),
+    ("Ali can swim", "Ali cannot swim"),
+    ("Deliveries arrive before noon", "Deliveries arrive after noon"),
+    ("The data is encrypted", "The data is not encrypted"),
+    ("The data is encrypted", "The data is unencrypted"),
+    ("The vaccine needs refrigeration", "The vaccine does not need refrigeration"),
+    ("The vaccine needs refrigeration", "The vaccine needs no refrigeration"),
+    ("Chapter 3 is longer than chapter 4", "Chapter 3 is shorter than chapter 4"),
+    ("The flight takes 2 h", "The flight takes 3 h"),
+    ("She is 34 years old", "She is 43 years old"),
+    ("The bridge is 120 m long", "The bridge is 210 m long"),
+    ("Pia's favourite colour is red", "Pia's favourite colour is green"),
+    ("The plant is in China", "The plant is in Vietnam"),
+    ("The train from Oslo leaves at 7", "The train from Oslo leaves at 9"),
+    ("Amir is vegetarian", "Amir is not vegetarian"),
+    ("El tren no sale a las ocho", "El tren sale a las ocho"),
+    ("Das Museum ist geschlossen", "Das Museum ist nicht geschlossen"),
+    ("会议在三月三日举行", "会议不在三月三日举行"),
+    ("商店没有开门", "商店开门"),
+    ("Rex is a dog", "Rex is a cat"),
+    ("The tank is half full", "The tank is empty"),
+    ("The dispute is settled", "The dispute is unsettled"),
+    ("The paint contains lead", "The paint is lead-free"),
+    ("The staff is available until 18:00", "The staff is available until 20:00"),
+    ("It rained all day on 4 May", "It did not rain on 4 May"),
+    ("Elevator B is out of order", "Elevator B works"),
+    ("The harbour board denied the request", "The harbour board granted the request"),
+)
+def test_everyday_facts_that_clash(one, other):
+    assert verdict(one, other).relation == REFUTED
+
+
+@agrees(
+    ("Lena's birthday is on 3 March", "Lena's birthday party is on 8 March"),
+    ("The museum is closed on Mondays", "The museum is open on Tuesdays"),
+    ("Tomas lived in Lisbon in 2029", "Tomas lived in Porto in 2031"),
+    ("Invoice 4417 was paid on 3 May", "Invoice 4471 was not paid"),
+    ("The battery lasts up to 10 hours", "The battery lasts 6 hours"),
+    ("Server db-7 is up", "Server db-8 is down"),
+    ("Mr Osei is married", "Mrs Osei is single"),
+    ("The contract will be signed on Friday", "The contract has not been signed yet"),
+    ("The order contains 12 chairs", "The order contains 4 tables"),
+    ("The temperature limit is 40 °C", "The temperature is 35 °C"),
+    ("The oven reaches 250 degrees", "The oven is at 180 degrees"),
+    ("Vesna visited Norway", "Vesna visited Sweden"),
+    ("The first suspect's car was blue", "The second suspect's car was green"),
+    ("Bus 14 stops at Mill Lane", "Bus 41 does not stop at Mill Lane"),
+    ("The key is under the mat", "The key is under the blue mat"),
+    ("The hotel has a pool", "The hotel has a sauna"),
+    ("The hotel has 40 rooms", "The hotel has 2 pools"),
+    ("Neither brake works", "The brakes do not work"),
+    ("Ali can swim", "Ali is not swimming"),
+    ("The data was not only encrypted but signed", "The data was encrypted"),
+    ("The bridge is 120 m long", "The bridge is 21 m wide"),
+    ("The bridge is 0.12 km long", "The bridge is 120 m long"),
+    ("The train from Oslo leaves at 7", "The train to Oslo leaves at 9"),
+    ("Rex is a dog", "Rex is a labrador"),
+    ("Rex bit a dog", "Rex bit a cat"),
+    ("The dispute over the pier is settled", "The dispute over the mill is unsettled"),
+    ("Kim hopes to finish on 4 May", "Kim did not finish on 4 May"),
+    ("Pump no. 5 is open", "Pump no. 5 is open today"),
+    ("She passed the exam", "He failed the exam"),
+)
+def test_everyday_facts_that_agree(one, other):
+    assert verdict(one, other).relation != REFUTED
+
+
 # --- facts in parts ------------------------------------------------------------------------------
 def fact(subject, predicate, value, text=None, start=None, end=None):
     words = text or f"{subject} {predicate} {value}"
@@ -506,6 +602,37 @@ def test_disjoint_validity_never_clashes():
     )
     assert verdict(one, other)[:3] == ("neutral", 0.95, "they hold at different times")
     assert verdict(one._replace(valid_to=8), other).relation == REFUTED
+
+
+# --- reasons and confidence ----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        ("The valve is open", "The valve is closed", "open / closed"),
+        ("The boiler weighs 8 kg", "The boiler weighs 10 kg", "8 kg / 10 kg"),
+        ("Gate 6 is open", "Gate 6 is not open", "not open / open"),
+        ("Hull: red paint", "Hull: blue paint", "red / blue, each one colour"),
+        ("Bus 7 is late", "Bus 8 is early", "other subjects: 7 / 8"),
+        ("The pool was 8 °C at 6 AM", "The pool was 9 °C at 7 AM", "other times: 6 am / 7 am"),
+    ],
+)
+def test_a_reason_names_what_clashed(one, other, reason):
+    assert RULES.judge([(Statement(one), Statement(other))])[0].reason == reason
+
+
+def test_confidence_falls_with_every_detail_only_one_side_has():
+    detail = ("", "in the cellar", "in the cellar of the old brewery")
+    sure = [verdict("The valve is shut", f"The valve is open {more}").confidence for more in detail]
+    assert sure[0] > sure[1] > sure[2] >= 0.5
+
+
+def test_what_rules_cannot_tell_has_the_lowest_confidence():
+    for one, other in (
+        ("The tall boy rows a boat", "The short boy rows a boat"),
+        ("A pump is on", "A pump is off"),
+        ("Ana taught Ben", "Ben taught Ana"),
+    ):
+        assert verdict(one, other)[:2] == ("neutral", 0.5)
 
 
 # --- scenarios -----------------------------------------------------------------------------------
