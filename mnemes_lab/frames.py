@@ -202,16 +202,6 @@ def read_some(frame: Any, instants: Sequence[str], others: Sequence[str]) -> pl.
     return pl.DataFrame(table + [_polars(source[n]).alias(n) for n in others if n in have])
 
 
-def keep_rows(frame: Any, keep: pl.Series) -> Any:
-    """The rows of a pandas or polars frame where `keep` is true, in their order."""
-    polars = kind_of(frame) == "polars"
-    return (
-        frame.filter(keep)
-        if polars
-        else frame.loc[keep.fill_null(False).to_numpy()].reset_index(drop=True)
-    )
-
-
 def read_records(
     records: Sequence[Mapping[str, Any]], columns: Mapping[str, pl.DataType], *, required: list[str]
 ) -> tuple[pl.DataFrame, dict[int, str]]:

@@ -166,7 +166,9 @@ def as_of(
         hidden = superseded(slim.filter(keep))
         if hidden is not None:
             keep[keep.arg_true().filter(hidden)] = False
-    return frames.keep_rows(frame, keep)
+    if frames.kind_of(frame) == "polars":
+        return frame.filter(keep)
+    return frame.loc[keep.fill_null(False).to_numpy()].reset_index(drop=True)
 
 
 def _last(instants: pl.Series) -> int:
