@@ -118,7 +118,7 @@ def _peer(folder: Path, work: dict[str, Any]) -> float:
     devices = [(d, d, "", "", None, 0, "active", 0, 0, 0, 0) for d in work["shards"]]
     empty = [(d, 1, 0, 0, 0, 0, 0.0, None, 0, 0) for d in work["shards"]]
     _commit(pooled, (_insert(t.devices), devices), (_insert(t.catalogue), empty))
-    pending = [(d, 1, "undo") for d in work["shards"]]
+    pending = [(d, 1, "undo", 1) for d in work["shards"]]
     gc.collect()
     start = time.perf_counter()
     _commit(pooled, (_insert(t.fact_index), work["index"]), (_insert(t.pending_writes), pending))

@@ -16,6 +16,7 @@ from mnemes_lab.errors import (
     InvalidAsOfError,
     InvalidProvenanceError,
     MnemesError,
+    SchemaError,
 )
 from mnemes_lab.mesh.agent import Agent, Device
 from mnemes_lab.store import changes, control, provenance, redaction
@@ -280,7 +281,10 @@ def _need_instant(value: Any, column: str) -> None:
 
 
 def _words(reason: str | None) -> str | None:
-    return None if reason is None else frames.whole_text(reason)
+    try:
+        return None if reason is None else frames.whole_text(reason)
+    except SchemaError as error:
+        raise InputError(f"reason: {error}") from None
 
 
 def _ends(value: Any) -> Any:

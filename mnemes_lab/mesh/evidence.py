@@ -194,7 +194,9 @@ class MeshEvidence:
         Args:
             as_of: Facts, edges, operations, actors and devices as they were; None is everything.
         """
-        store, point = self.store, self._recorded(as_of)
+        store = self.store
+        as_of = None if as_of is None else self._point(as_of)  # one now for all frames
+        point = self._recorded(as_of)
         devices, actors = reading.devices_frame(store), reading.actors_frame(store)
         if point is not None:
             at = from_us(point)

@@ -30,6 +30,7 @@ def add_evidence(conn: Connection) -> None:
         ("devices", "clock_ahead_us"),
         ("catalogue", "evidence_generation"),
         ("catalogue", "evidence_row"),
+        ("pending_writes", "written_at"),
     ]
     _grow(conn, grown)
     t.pooled.create_all(conn)

@@ -227,9 +227,16 @@ class Store(ShardHandles):
         return self._seen
 
     def present(self) -> int:
-        """The instant a reader looks from. No clock of experiments is moved by looking."""
+        """The instant a reader looks from. No clock of experiments is moved by looking.
+
+        It lies before the record time of any write that is not published yet, or that write would
+        later change what was seen from here.
+        """
         self.clock.forward_to(self.state()["last_instant"])
-        return int(getattr(self.clock, "peek", self.clock.now)())
+        now = int(getattr(self.clock, "peek", self.clock.now)())
+        p = t.pending_writes.c
+        unpublished = self.rows(select(p.written_at).where(p.written_at > 0))
+        return min([now, *(int(row["written_at"]) - 1 for row in unpublished)])
 
     # --- writing -----------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -285,7 +292,12 @@ class Store(ShardHandles):
             conn.execute(
                 insert(t.pending_writes),
                 [
-                    {"device_id": d, "base_generation": g, "on_crash": on_crash}
+                    {
+                        "device_id": d,
+                        "base_generation": g,
+                        "on_crash": on_crash,
+                        "written_at": self._seen,
+                    }
                     for d, g in sorted(generations.items())
                 ],
             )

@@ -222,6 +222,7 @@ pending_writes = _table(
     _col("device_id", Text, primary_key=True),
     _col("base_generation", INT),
     _col("on_crash", Text),
+    _col("written_at", INT, server_default="0"),  # record time of the write; 0: not known
     _one_of("on_crash", ("keep", "undo")),
 )
 receipts = _table(

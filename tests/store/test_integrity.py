@@ -258,7 +258,7 @@ def test_a_broken_link_is_named(folder, reopened):
 def test_a_write_that_waits_to_be_finished_is_pending(folder, reopened):
     mesh = reopened()
     a = device_of(folder, "a")
-    sql(folder / "pooled.db", "INSERT INTO pending_writes VALUES (?, 2, 'keep')", a)
+    sql(folder / "pooled.db", "INSERT INTO pending_writes VALUES (?, 2, 'keep', 0)", a)
     assert bad(mesh)["pooled.db", "pending writes"][0] == "pending"
     mesh.device("new")  # the next writer finishes it
     assert bad(mesh) == {}

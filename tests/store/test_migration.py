@@ -213,6 +213,7 @@ def make_first_generation(folder: Path) -> None:
         conn.execute("ALTER TABLE devices DROP COLUMN clock_ahead_us")
         conn.execute("ALTER TABLE catalogue DROP COLUMN evidence_generation")
         conn.execute("ALTER TABLE catalogue DROP COLUMN evidence_row")
+        conn.execute("ALTER TABLE pending_writes DROP COLUMN written_at")
         conn.execute("PRAGMA user_version = 1")
     for path in shards(folder):
         with closing(sqlite3.connect(path)) as conn, conn:

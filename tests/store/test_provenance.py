@@ -736,6 +736,24 @@ def test_metadata_is_kept_in_one_spelling(mesh):
         mesh.add_edge("supports", "note:1", "note:8", metadata={"x": most + "y"})
 
 
+def test_an_edge_may_lead_to_anything_the_mesh_keeps(mesh):
+    agent = mesh.agent("a")
+    fact = agent.remember("gate B2")
+    receipt = mesh.search("gate").receipt.receipt_id
+    (operation,) = mesh.operations(target_id=fact)["operation_id"]
+    targets = [
+        f"fact:{fact}",
+        f"operation:{operation}",
+        f"actor:{agent.actor_id}",
+        f"device:{agent.device.device_id}",
+        f"receipt:{receipt}",
+        "document:plan",
+    ]
+    ids = [mesh.add_edge("retrieved_from", "note:1", target) for target in targets]
+    assert ends(mesh.edges(source="note:1")) == [("retrieved_from", "note:1", t) for t in targets]
+    assert mesh.edges(source="note:1")["edge_id"].to_list() == ids
+
+
 def test_text_is_data(mesh):
     odd = "x'; DROP TABLE edges; --\u2028<script>%_"
     edge = mesh.add_edge("supports", ("note", odd), "note:2", metadata={odd: odd})

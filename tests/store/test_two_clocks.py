@@ -572,6 +572,25 @@ def test_looking_at_the_present_is_a_past_answer_too(mesh):
         assert old.equals(new)
 
 
+def test_a_point_taken_in_the_middle_of_a_write_shows_the_same_later(mesh, monkeypatch):
+    """Somebody looks from `current` while a write is announced and not published yet."""
+    agent = mesh.agent("a")
+    agent.remember("gate B2")
+    seen: list[tuple[AsOf, list[str]]] = []
+    publish = mesh.store.publish
+
+    def late(*args: Any, **options: Any) -> None:
+        point = mesh.current()
+        seen.append((point, mesh.facts(as_of=point)["text"].to_list()))
+        publish(*args, **options)
+
+    monkeypatch.setattr(mesh.store, "publish", late)
+    agent.remember("gate B9")
+    ((point, before),) = seen
+    assert before == ["gate B2"]
+    assert mesh.facts(as_of=point)["text"].to_list() == before
+
+
 def test_the_labels_of_a_past_lineage_stay(mesh):
     agent = mesh.agent("a")
     first = agent.remember("gate B2")
