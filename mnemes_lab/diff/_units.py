@@ -62,6 +62,9 @@ def _registry() -> Any:
     return pint.UnitRegistry()
 
 
+_SHARED = {"[length]": "length", "[mass]": "mass"}  # same base units in the table and in pint
+
+
 @lru_cache(maxsize=4096)
 def unusual(name: str) -> Unit | None:
     """A unit the table lacks, asked of pint when it is there; None when nobody knows it.
@@ -77,4 +80,5 @@ def unusual(name: str) -> Unit | None:
         size = registry.Quantity(1.0, name).to_base_units()
     except Exception:  # pint raises many kinds of errors for words that are no units
         return None
-    return Unit(f"pint {size.dimensionality}", float(size.magnitude))
+    told = str(size.dimensionality)
+    return Unit(_SHARED.get(told, f"pint {told}"), float(size.magnitude))

@@ -325,12 +325,11 @@ def test_amounts_that_differ(one, other):
 
 
 def test_an_unusual_unit_is_asked_of_pint():
+    """Against metres spelled out: beside a unit the table lacks, "900 m" may be 900 million."""
     pytest.importorskip("pint")
-    assert (
-        verdict("The course is 8 furlongs long", "The course is 1609.344 m long").relation
-        != REFUTED
-    )
-    assert verdict("The course is 8 furlongs long", "The course is 900 m long").relation == REFUTED
+    course = "The course is 8 furlongs long"
+    assert verdict(course, "The course is 1609.344 metres long").relation != REFUTED
+    assert verdict(course, "The course is 900 metres long").relation == REFUTED
 
 
 class FakeRegistry:
