@@ -172,7 +172,7 @@ class Items(dy.Schema):
 
     item_kind = c.key("fact, operation, actor, device or any other kind")
     item_id = c.key("id within the kind")
-    depth = c.count("steps from the root")
+    depth = c.count("steps from the root; null without one", nullable=True)
     label = c.text("words for people; null when the mesh does not know the item", nullable=True)
     device = c.text("label of the device it belongs to", nullable=True)
     recorded_at = c.instant("when the mesh first knew it", nullable=True)

@@ -33,7 +33,6 @@ from mnemes_lab.mesh.mesh import Mesh
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.evidence import Evidence
 from mnemes_lab.store.lineage import Lineage
-from mnemes_lab.view.items import named_items
 
 _PICTURES, _ENDINGS = (".html", ".svg"), (".html", ".svg", ".graphml", ".json")
 _TAKEN = "There is something here already."
@@ -144,7 +143,7 @@ def graph_command(
     with opened(folder, read_only=True) as mesh:
         if item is None:
             edges = mesh.edges(as_of=point, include_superseded=True)
-            drawn: _Whole | Lineage = _Whole(edges, named_items(mesh, edges, point))
+            drawn: _Whole | Lineage = _Whole(edges, mesh.items(edges, as_of=point))
         else:
             drawn = _lineage(mesh, item, steps(depth), point)
         text = _picture(drawn, ending) if ending in _PICTURES else _graph(drawn, ending)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from mnemes_lab.clock import from_us, spelled
+from mnemes_lab.clock import from_us
 from mnemes_lab.errors import AuthorizationDeniedError, ConflictError, InputError
 from mnemes_lab.store import control, held
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.operations import By, checked_key, digest_of
+from mnemes_lab.store.operations import By, checked_key, request_of
 
 if TYPE_CHECKING:
     from mnemes_lab.mesh.changing import Submitted
@@ -111,11 +111,9 @@ class Agent:
             IdempotencyConflictError: the key belongs to another request.
         """
         row: dict[str, Any] = {"namespace": self.name, **columns, "text": text}
-        by, request = self._by(idempotency_key), ""
-        if idempotency_key is not None:
-            seconds = None if ttl is None else str(ttl)
-            told = {name: spelled(value) for name, value in row.items()}
-            request = digest_of([by.device_id, by.actor_id, told, seconds, _keys(derived_from)])
+        by = By(self.device.device_id, self.actor_id, checked_key(idempotency_key))
+        lasting = None if ttl is None else str(ttl)
+        request = request_of(by, "remember", row, lasting, _keys(derived_from))
         if ttl is not None:
             row["expires_at"] = self._end_of(ttl, given="expires_at" in row)
         answers = self._mesh._add_record(row, by, derived_from=derived_from, request=request)
@@ -123,9 +121,6 @@ class Agent:
         if answer["outcome"] == "refused":
             raise InputError(f"The fact was refused: {answer['reason']}.")
         return str(answer["fact_id"])
-
-    def _by(self, key: str | None = None) -> By:
-        return By(self.device.device_id, self.actor_id, checked_key(key))
 
     def _end_of(self, ttl: timedelta, *, given: bool) -> datetime:
         if not isinstance(ttl, timedelta):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mnemes_lab import frames
-from mnemes_lab.clock import from_us, spelled, to_us
+from mnemes_lab.clock import from_us, to_us
 from mnemes_lab.digest import canonical_json
 from mnemes_lab.errors import (
     AuthorizationDeniedError,
@@ -21,7 +21,15 @@ from mnemes_lab.errors import (
 from mnemes_lab.mesh.agent import Agent, Device
 from mnemes_lab.store import changes, control, provenance, redaction
 from mnemes_lab.store.indexes import Indexes
-from mnemes_lab.store.operations import By, checked_key, digest_of, item, read_envelope, submit
+from mnemes_lab.store.operations import (
+    By,
+    checked_key,
+    item,
+    owner_of,
+    read_envelope,
+    request_of,
+    submit,
+)
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.trail import owners
 from mnemes_lab.text.cache import VectorCache
@@ -73,7 +81,7 @@ class MeshChanges:
         """
         row = {**columns, "text": text}
         who, reason = self._by(by, idempotency_key), _words(reason)
-        request = _request(who, "supersede", fact_id, row, reason)
+        request = request_of(who, "supersede", fact_id, row, reason)
         return changes.supersede(self.store, fact_id, row, reason=reason, by=who, request=request)
 
     def update(
@@ -93,7 +101,7 @@ class MeshChanges:
         if "fact_id" in columns:
             raise InputError("A fact keeps its id.", found=columns["fact_id"])
         who = self._by(by, idempotency_key)
-        request = _request(who, "update", fact_id, columns, None)
+        request = request_of(who, "update", fact_id, columns)
         return changes.update_fact(self.store, fact_id, columns, by=who, request=request)
 
     def retract(
@@ -109,7 +117,7 @@ class MeshChanges:
         What it superseded does not come back: what is known now is said by a new fact.
         """
         who, reason = self._by(by, idempotency_key), _words(reason)
-        request = _request(who, "retract", fact_id, {}, reason)
+        request = request_of(who, "retract", fact_id, reason)
         changes.retract(self.store, fact_id, reason=reason, by=who, request=request)
 
     def redact(
@@ -134,7 +142,7 @@ class MeshChanges:
             ConflictError: it was redacted already.
         """
         who, reason = self._by(by, idempotency_key), _words(reason)
-        request = _request(who, "redact", fact_id, {}, reason)
+        request = request_of(who, "redact", fact_id, reason)
         redaction.redact(self.store, fact_id, reason=reason, by=who, request=request)
         return not self.scrub()
 
@@ -244,7 +252,7 @@ class MeshChanges:
 
     def _by(self, agent: Agent | None, key: str | None) -> By:
         if agent is None:
-            return By(self.store.mesh_id, None, checked_key(key))
+            return owner_of(self.store, key)
         if not isinstance(agent, Agent):
             raise InputError("by must be an agent of the mesh.", found=agent, hint="mesh.agent()")
         return self._requester(agent, None, key)
@@ -261,7 +269,7 @@ class MeshChanges:
             actor = control.find_actor(self.store, actor_id)
             device = device or actor["device_id"]
         if device is None:
-            return By(self.store.mesh_id, None, checked_key(key))
+            return owner_of(self.store, key)
         found = control.find_device(self.store, device)
         if actor_id is not None and actor["device_id"] != found["device_id"]:
             raise AuthorizationDeniedError(
@@ -300,13 +308,3 @@ def _json(row: Mapping[str, Any]) -> dict[str, Any]:
         return {**row, "metadata": canonical_json(given).decode()}
     except (MnemesError, TypeError, ValueError, RecursionError) as error:
         raise InvalidProvenanceError(f"The metadata is not JSON: {error}") from None
-
-
-def _request(
-    who: By, verb: str, fact_id: str, columns: Mapping[str, Any], reason: str | None
-) -> str:
-    """Digest of a change that was asked for, by which its key recognises a retry."""
-    if who.key is None:
-        return ""
-    told = {name: spelled(value) for name, value in columns.items()}
-    return digest_of([who.device_id, who.actor_id, verb, fact_id, told, reason])

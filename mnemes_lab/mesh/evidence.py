@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import polars as pl
 
 from mnemes_lab import frames, schemas
 from mnemes_lab.clock import from_us, to_us
-from mnemes_lab.errors import (
-    InputError,
-    OperationNotFoundError,
-)
+from mnemes_lab.errors import InputError, OperationNotFoundError
 from mnemes_lab.mesh.agent import Device
-from mnemes_lab.mesh.labels import describe
+from mnemes_lab.mesh.labels import describe, words_of
 from mnemes_lab.store import control, reading
 from mnemes_lab.store.asof import AsOf, as_of, checked_as_of
 from mnemes_lab.store.engine import transaction
@@ -22,23 +21,22 @@ from mnemes_lab.store.evidence import (
     Evidence,
     catch_up,
     edges_frame,
+    item_keys,
     operations_frame,
     rebuild,
 )
 from mnemes_lab.store.index_graph import IndexGraph
 from mnemes_lab.store.known import need_items
 from mnemes_lab.store.lineage import (
+    FrameGraph,
+    Graph,
     Lineage,
     checked_walk,
     follow,
-    lineage,
+    items_of,
 )
 from mnemes_lab.store.operations import item
 from mnemes_lab.store.store import Store
-
-if TYPE_CHECKING:
-    pass
-
 
 _MADE = ("recording_device_id", "recording_server_id", "receipt_id")
 
@@ -51,10 +49,7 @@ class MeshEvidence:
     # --- frames ------------------------------------------------------------------------------
     def current(self) -> AsOf:
         """Both axes at now. No later write changes what this point shows."""
-        present = self.store.present()
-        if hasattr(self.store.clock, "peek"):  # the next write will have that very instant
-            present -= 1
-        now = from_us(present)
+        now = from_us(self.store.present())
         return AsOf(now, now)
 
     def operations(
@@ -126,8 +121,8 @@ class MeshEvidence:
         chosen = None if device is None else self._device_id(device)
         if everything or include_superseded:
             frame = edges_frame(self.store, where, chosen)
-            return frame if everything else as_of_(frame, self._point(as_of), True)
-        frame = as_of_(edges_frame(self.store, None, chosen), self._point(as_of), False)
+            return frame if everything else _visible(frame, self._point(as_of), keep=True)
+        frame = _visible(edges_frame(self.store, None, chosen), self._point(as_of), keep=False)
         for name, value in where.items():  # only now: what hides an edge may lie elsewhere
             if name in ("source", "target"):
                 kind, _, id = value.partition(":")
@@ -154,23 +149,32 @@ class MeshEvidence:
         Cost: one recursive query and three look-ups; labels only when `items` is looked at.
         """
         key, walk = item(root, "root"), checked_walk(direction, depth, limit, stop_at)
-        valid, recorded = self._point(as_of).micros(0)
+        point = self._point(as_of)
+        valid, recorded = point.micros(0)
         if not self.store.read_only:
             catch_up(self.store)
-        elif key.startswith("operation:"):  # the index may be behind
-            self.operation(key.partition(":")[2])
-        if not (self.store.read_only and key.startswith("operation:")):
-            need_items(self.store, [key], "root")
+        need_items(self.store, [key], "root")
         if self.store.read_only:
-            edges = as_of_(edges_frame(self.store), self._point(as_of), True)
-            found = lineage(
-                edges, key, direction=direction, depth=depth, limit=limit, stop_at=stop_at
-            )
+            graph: Graph = FrameGraph(_visible(edges_frame(self.store), point, keep=True))
+            found = follow(graph, key, walk)
         else:
             with transaction(self.store.reader, self.store.path, reading=True) as conn:
                 found = follow(IndexGraph(conn, valid, recorded), key, walk)
-        told = self._describer(recorded)
-        return Lineage(found.root, found.edges, found.depths, found.truncated, as_of, told)
+        told = partial(describe, self.store, recorded=recorded)
+        return replace(found, as_of=as_of, _describe=told)
+
+    def items(self, edges: Any, *, as_of: AsOf | None = None) -> pl.DataFrame:
+        """The `items` frame of what edges connect, by kind and id, in words for people.
+
+        Args:
+            edges: An `edges` frame, pandas or polars.
+            as_of: Facts bear the words that were on record then; None is now.
+        """
+        table, recorded = frames.read(edges, schemas.Edges), self._point(as_of).micros(0)[1]
+        if not self.store.read_only:
+            catch_up(self.store)
+        keys = dict.fromkeys(item_keys(table))
+        return items_of(keys, words_of(self.store, keys, recorded)[0])
 
     def operation(
         self, operation_id: str, *, as_of: AsOf | None = None
@@ -225,12 +229,6 @@ class MeshEvidence:
     def _recorded(self, as_of: AsOf | None) -> int | None:
         return None if as_of is None else self._point(as_of).micros(0)[1]
 
-    def _describer(self, recorded: int) -> Any:
-        def told(found: Lineage) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
-            return describe(self.store, found, recorded)
-
-        return told
-
 
 def _texts(value: Any, what: str, words: list[str] | None = None) -> list[str]:
     """One text or several, each one of `words` where these are all there is."""
@@ -245,6 +243,6 @@ def _texts(value: Any, what: str, words: list[str] | None = None) -> list[str]:
     return sorted(frames.whole_text(text) for text in several)
 
 
-def as_of_(edges: pl.DataFrame, point: AsOf, keep: bool) -> pl.DataFrame:
+def _visible(edges: pl.DataFrame, point: AsOf, *, keep: bool) -> pl.DataFrame:
     """The edges of a point; `keep` those that others supersede."""
     return cast(pl.DataFrame, as_of(edges, point, include_superseded=keep))

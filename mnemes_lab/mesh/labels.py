@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from sqlalchemy import select
+from sqlalchemy import Column, select
 
 from mnemes_lab.clock import from_us, to_us
-from mnemes_lab.ids import is_uuid4
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.evidence import operations_frame, operations_of
 from mnemes_lab.store.lineage import Lineage, items_of
 from mnemes_lab.store.store import Store
-from mnemes_lab.store.trail import chunks, owners
+from mnemes_lab.store.trail import chunks, owners, rows_in
+
+Words = tuple[str | None, str | None, int | None]  # label, device, first record time
 
 
 def describe(
     store: Store, found: Lineage, recorded: int
 ) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     """Items with labels, the operations of a lineage, and operations that are none."""
+    known, operations = words_of(store, found.depths, recorded, found.edges["operation_id"])
+    named = [key for key in found.depths if key.startswith("operation:")]
+    skipped = sorted(key.partition(":")[2] for key in named if key not in known)
+    return items_of(found.depths, known), operations, skipped
+
+
+def words_of(
+    store: Store, keys: Iterable[str], recorded: int, operation_ids: Iterable[str] = ()
+) -> tuple[dict[str, Words], pl.DataFrame]:
+    """Label, device and first record time of items by key, and the operations among them.
+
+    Args:
+        store: The open store.
+        keys: Items, ``kind:id``. What the mesh does not know gets no words.
+        recorded: Facts bear the words that were on record then.
+        operation_ids: More operations to answer for.
+    """
     by_kind: dict[str, list[str]] = {}
-    for key in found.depths:
+    for key in keys:
         kind, _, id = key.partition(":")
         by_kind.setdefault(kind, []).append(id)
+
+    def rows(kind: str, column: Column[Any]) -> list[Any]:
+        return rows_in(store, column, sorted(by_kind.get(kind, [])))
+
     labels = {row["device_id"]: row["label"] for row in store.rows(select(t.devices))}
-    known: dict[str, tuple[Any, ...]] = {}
-    for row in _some(store, t.actors, "actor_id", by_kind.get("actor", [])):
-        told = (row["name"] or row["kind"], labels.get(row["device_id"]), row["recorded_at"])
-        known[f"actor:{row['actor_id']}"] = told
-    for row in _some(store, t.devices, "device_id", by_kind.get("device", [])):
-        known[f"device:{row['device_id']}"] = (row["label"], row["label"], row["first_seen_at"])
-    known |= _fact_labels(store, by_kind.get("fact", []), labels, recorded)
-    named = by_kind.get("operation", [])
-    ids = [*(i for i in named if is_uuid4(i)), *found.edges["operation_id"].to_list()]
-    operations = _operations(store, sorted(set(ids)), recorded)
+    known: dict[str, Words] = {}
+    for row in rows("actor", t.actors.c.actor_id):
+        words = row["name"] or row["kind"], labels.get(row["device_id"]), row["recorded_at"]
+        known[f"actor:{row['actor_id']}"] = words
+    for row in rows("device", t.devices.c.device_id):
+        known[f"device:{row['device_id']}"] = row["label"], row["label"], row["first_seen_at"]
+    known |= _fact_words(store, by_kind.get("fact", []), labels, recorded)
+    ids = sorted({*by_kind.get("operation", []), *operation_ids})
+    operations = _operations(store, ids, recorded)
     for row in operations.iter_rows(named=True):
         what = f"{row['operation_kind']} {row['target_kind']}"
         device = labels.get(row["recording_device_id"])
-        at = row["recorded_at"]
-        known[f"operation:{row['operation_id']}"] = (what, device, to_us(at))
-    skipped = sorted({i for i in named if f"operation:{i}" not in known})
-    return items_of(found, known), operations, skipped
+        known[f"operation:{row['operation_id']}"] = what, device, to_us(row["recorded_at"])
+    return known, operations
 
 
 def _operations(store: Store, ids: Sequence[str], recorded: int) -> pl.DataFrame:
@@ -50,20 +69,20 @@ def _operations(store: Store, ids: Sequence[str], recorded: int) -> pl.DataFrame
         frame = operations_frame(store)
         frame = frame.filter(pl.col("operation_id").is_in(list(ids)))
     else:
-        found = _some(store, t.pooled_operations, "operation_id", ids)
+        found = rows_in(store, t.pooled_operations.c.operation_id, ids)
         rows = [tuple(row[c] for c in t.OPERATION_COLUMNS) for row in found]
         frame = operations_of(rows, store.mesh_id)
     return frame.filter(pl.col("recorded_at") <= from_us(recorded))
 
 
-def _fact_labels(
+def _fact_words(
     store: Store, ids: Sequence[str], labels: Mapping[str, str], recorded: int
-) -> dict[str, tuple[Any, ...]]:
+) -> dict[str, Words]:
     """Text of the version on record then, device and first record time of facts."""
     by_device: dict[str, list[str]] = {}
     for fact_id, device_id in owners(store, ids).items():
         by_device.setdefault(device_id, []).append(fact_id)
-    known: dict[str, tuple[Any, ...]] = {}
+    known: dict[str, Words] = {}
     f = t.facts.c
     for device_id, mine in sorted(by_device.items()):
         for part in chunks(sorted(mine)):
@@ -74,10 +93,3 @@ def _fact_labels(
                 text = "(redacted)" if row["redacted"] else row["text"]
                 known[f"fact:{row['fact_id']}"] = (text, labels.get(device_id), first)
     return known
-
-
-def _some(store: Store, table: Any, column: str, values: Sequence[str]) -> list[Any]:
-    found: list[Any] = []
-    for part in chunks(sorted(set(values))):
-        found += store.rows(select(table).where(table.c[column].in_(part)))
-    return found

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from mnemes_lab.clock import from_us
 from mnemes_lab.errors import ConflictError, InputError
@@ -197,14 +197,10 @@ class _Change:
             edges += trail.edge_rows(ends, ids, self.by, recorded, home, now, generation)
             if self.closed_as == "superseded":
                 new, old = f"fact:{fresh['fact_id']}", f"fact:{self.fact_id}"
-                both = [("supersedes", new, old), ("derived_from", new, old)]
-                edges += trail.edge_rows(
-                    both[:1], ids, self.by, self.operation_id, home, now, generation,
-                    (fresh["valid_from"], fresh["valid_to"]),
-                )  # fmt: skip
-                edges += trail.edge_rows(
-                    both[1:], ids, self.by, self.operation_id, home, now, generation
-                )
+                where = (self.by, self.operation_id, home, now, generation)
+                holds = fresh["valid_from"], fresh["valid_to"]
+                edges += trail.edge_rows([("supersedes", new, old)], ids, *where, holds)
+                edges += trail.edge_rows([("derived_from", new, old)], ids, *where)
         put_evidence(conn, home, operations, edges)
 
 
@@ -273,18 +269,21 @@ def _append(
     conn.execute(insert(t.facts).values(row))
 
 
+def _last(store: Store, fact_id: str) -> RowMapping:
+    """The last version of a fact that is no remainder."""
+    return [version for version in history_rows(store, fact_id) if not version["remainder"]][-1]
+
+
 def _head(store: Store, fact_id: str) -> dict[str, Any]:
     """The open version of a fact, or an error that names the current head of its chain."""
-    versions = history_rows(store, fact_id)
-    last = [version for version in versions if not version["remainder"]][-1]
+    last = _last(store, fact_id)
     if last["redacted"]:
         raise ConflictError(f"Fact {fact_id!r} was redacted already.")
     if last["closed_at"] is None:
         return dict(last)
     head = last
     while head["superseded_by"]:
-        later = history_rows(store, head["superseded_by"])
-        head = [version for version in later if not version["remainder"]][-1]
+        head = _last(store, head["superseded_by"])
     if head["closed_at"] is None:
         raise ConflictError(
             f"Fact {fact_id!r} was {last['closed_as']} already; the current one is "

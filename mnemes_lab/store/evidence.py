@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
-from sqlalchemy import ColumnElement, Row, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Select, delete, select, update
 
 from mnemes_lab import schemas
 from mnemes_lab.store import tables as t
 from mnemes_lab.store.asof import AsOf
 from mnemes_lab.store.store import Store
+from mnemes_lab.store.writing import put
 
 _STEP = 50_000  # edges that follow in one transaction
 
@@ -39,57 +40,30 @@ def catch_up(store: Store) -> None:
     c = t.catalogue.c
     behind = select(c.device_id, c.generation, c.evidence_generation, c.evidence_row)
     for row in store.rows(behind.where(c.generation > c.evidence_generation, c.generation > 1)):
-        _follow(store, row["device_id"], row["generation"], row["evidence_row"])
+        _follow(store, *row.values())
 
 
-def _follow(store: Store, device_id: str, generation: int, after: int) -> None:
+def _follow(store: Store, device_id: str, generation: int, reached: int, after: int) -> None:
     """Bring one shard's rows over, a part per transaction; a part that is there stays."""
-    while True:
-        e, o = t.edges, t.operations
-        rows = select(e).where(e.c.row_key > after, e.c.generation <= generation)
+    e, o = t.edges.c, t.operations.c
+    while reached < generation:
+        rows = select(t.edges).where(e.row_key > after, e.generation <= generation)
         with store.shard(device_id).reading() as conn:
-            edges = conn.execute(rows.order_by(e.c.row_key).limit(_STEP)).all()
+            edges = conn.execute(rows.order_by(e.row_key).limit(_STEP)).all()
             last = len(edges) < _STEP
             until = generation if last else edges[-1].generation  # come with or before their edges
-            known = select(o).where(o.c.generation <= until)
-            operations = conn.execute(
-                known.where(o.c.generation > _reached(store, device_id))
-            ).all()
+            known = select(t.operations).where(o.generation > reached, o.generation <= until)
+            operations = conn.execute(known).all()
         after = edges[-1].row_key if edges else after
-        done = generation if last else max(1, edges[-1].generation - 1)
-        _append(store, device_id, operations, edges, done, after)
-        if last:
-            return
-
-
-def _reached(store: Store, device_id: str) -> int:
-    c = t.catalogue.c
-    found = store.rows(select(c.evidence_generation).where(c.device_id == device_id))
-    return int(found[0]["evidence_generation"])
-
-
-def _append(
-    store: Store,
-    device_id: str,
-    operations: Sequence[Row[Any]],
-    edges: Sequence[Row[Any]],
-    generation: int,
-    last: int,
-) -> None:
-    with store.pooled() as conn:
-        for table, rows in (
-            (t.pooled_operations, [(device_id, *row) for row in operations]),
-            (t.pooled_edges, [(device_id, *row[1:]) for row in edges]),
-        ):
-            if rows:
-                names = [c.name for c in table.columns if c.name != "row_key"]
-                sql = str(insert(table).values(dict.fromkeys(names)).compile(dialect=conn.dialect))
-                conn.exec_driver_sql(f"{sql} ON CONFLICT DO NOTHING", rows)
-        conn.execute(
-            update(t.catalogue)
-            .where(t.catalogue.c.device_id == device_id)
-            .values(evidence_generation=generation, evidence_row=last)
-        )
+        reached = generation if last else max(reached, edges[-1].generation - 1)
+        with store.pooled() as conn:
+            put(conn, t.pooled_operations, [(device_id, *row) for row in operations], again=True)
+            put(conn, t.pooled_edges, [(device_id, *row[1:]) for row in edges], again=True)
+            conn.execute(
+                update(t.catalogue)
+                .where(t.catalogue.c.device_id == device_id)
+                .values(evidence_generation=reached, evidence_row=after)
+            )
 
 
 def rebuild(store: Store) -> None:
@@ -140,6 +114,15 @@ def edges_of(rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
         frame = frame.with_columns(parts).unnest(end)
     wanted = schemas.dtypes(schemas.Edges)
     return frame.select(list(wanted)).cast(pl.Schema(wanted))
+
+
+def item_keys(edges: pl.DataFrame) -> list[str]:
+    """The items that edges connect, ``kind:id``, once each, sorted."""
+    ends = [
+        edges.select(pl.concat_str(f"{end}_kind", pl.lit(":"), f"{end}_id").alias("key"))
+        for end in ("source", "target")
+    ]
+    return pl.concat(ends)["key"].unique().sort().to_list()
 
 
 def _frame(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from mnemes_lab.store.operations import By, evidence_ids, first_answer, owner_of
 from mnemes_lab.store.rules import INPUT, refusals, with_defaults
 from mnemes_lab.store.store import Store
 from mnemes_lab.store.trail import chunks, owners
-from mnemes_lab.store.writing import Part, advance, commit, put, put_evidence
+from mnemes_lab.store.writing import Part, ShardError, commit, put, put_evidence
 
 
 # --- adding ----------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class _Batch:
         self.digests: list[bytes] = [b""] * self.n
         self.keys: list[bytes | None] = [None] * self.n
         self.by_device: dict[str, list[int]] = {}
-        self.base: dict[str, tuple[int, int]] = {}
+        self.held: dict[str, int] = {}  # facts of the devices that may write
 
     def sort_out(self) -> None:
         """Decide for each row: stored, duplicate or refused."""
@@ -140,13 +140,11 @@ class _Batch:
             t.devices, t.devices.c.device_id == t.catalogue.c.device_id
         )
         state = {row["device_id"]: row for row in self.store.rows(query)}
-        self.base = {
-            d: (row["generation"], row["facts"])
-            for d, row in state.items()
-            if d in wanted and row["status"] == "active"
+        self.held = {
+            d: row["facts"] for d, row in state.items() if d in wanted and row["status"] == "active"
         }
         for i, device_id in enumerate(self.columns["device_id"]):
-            if self.reasons[i] is None and device_id not in self.base:
+            if self.reasons[i] is None and device_id not in self.held:
                 known = state.get(device_id)
                 self.reasons[i] = f"device is {known['status']}" if known else "unknown device"
             elif self.reasons[i] is None and device_id in self.store.stuck:
@@ -199,7 +197,7 @@ class _Batch:
         return sorted(new)
 
     def _same_content(self, device_id: str, keys: list[bytes]) -> dict[bytes, str]:
-        if not self.base[device_id][1]:
+        if not self.held[device_id]:
             return {}
         found: dict[bytes, str] = {}
         with self.store.shard(device_id).begin() as conn:
@@ -241,12 +239,12 @@ class _Batch:
         if self.by.key is not None and self.outcome == ["duplicate"]:
             self._note_again()
         while self.by_device:
-            failed = self._try()
-            if failed is None:
+            try:
+                self._commit()
                 return
-            device_id, error = failed
-            for i in self.by_device.pop(device_id):
-                self._refuse(i, f"the device's shard cannot be written: {error}")
+            except ShardError as error:
+                for i in self.by_device.pop(error.device_id):
+                    self._refuse(i, f"the device's shard cannot be written: {error}")
 
     def _note_again(self) -> None:
         """A fact stated again under a new key: its operation is recorded, and the key with it."""
@@ -264,52 +262,30 @@ class _Batch:
     def _refuse(self, i: int, reason: str) -> None:
         self.ids[i], self.outcome[i], self.reasons[i] = None, "refused", reason
 
-    def _try(self) -> tuple[str, Exception] | None:
-        """Announce, write each shard in one transaction, publish; or undo and name what failed."""
-        devices = sorted(self.by_device)
-        reserved = [
-            (self.ids[i], d, self.base[d][0] + 1) for d in devices for i in self.by_device[d]
-        ]
-        reserved.sort()
-        self.store.announce(
-            {d: self.base[d][0] for d in devices},
-            reserved,  # type: ignore[arg-type]
-            "undo" if len(devices) > 1 else "keep",
-            keys=[
-                (self.by.device_id, self.by.key, d, self.base[d][0] + 1)
-                for d in devices
-                if self.by.key is not None
-            ],
-        )
-        self._explain(devices)
-        written = {}
-        for device_id in devices:
-            try:
-                written[device_id] = self._write_shard(device_id)
-            except CorruptStoreError as error:
-                self.store.abandon(untouched=device_id)
-                return device_id, error
-            except BaseException:
-                self.store.abandon()
-                raise
-        ahead = self._ahead(devices)
-        self.store.publish(written, also=(lambda conn: ran_ahead(conn, ahead)) if ahead else None)
-        return None
+    def _commit(self) -> None:
+        self._explain()
+        parts = {d: self._part(d, rows) for d, rows in self.by_device.items()}
+        if ahead := self._ahead():
+            parts[""] = Part(lambda conn, _: ran_ahead(conn, ahead))
+        fact_ids = sorted((str(self.ids[i]), d) for d, rows in self.by_device.items() for i in rows)
+        by = self.by
+        keys = [(by.device_id, by.key, d) for d in self.by_device] if by.key else []
+        commit(self.store, parts, self.now, fact_ids=fact_ids, keys=keys)
 
-    def _ahead(self, devices: list[str]) -> dict[str, int]:
+    def _ahead(self) -> dict[str, int]:
         """Devices that saw something later than now, and by how much: their clocks run ahead."""
         seen = self.columns["observed_at"]
         ahead = {}
-        for device_id in devices:
-            times = (seen[i] for i in self.by_device[device_id] if seen[i] is not None)
+        for device_id, rows in self.by_device.items():
+            times = (seen[i] for i in rows if seen[i] is not None)
             latest = max(times, default=self.now)
             if latest > self.now:
                 ahead[device_id] = latest - self.now
         return ahead
 
-    def _explain(self, devices: list[str]) -> None:
+    def _explain(self) -> None:
         """The operation of this batch and, per device, the edges of its facts."""
-        rows = [i for d in devices for i in self.by_device[d]]
+        rows = [i for d in sorted(self.by_device) for i in self.by_device[d]]
         told = trail.told_sources(self.store, {i: self.columns["source"][i] for i in rows})
         ids = [str(self.ids[i]) for i in rows]
         more: dict[str, Any] = {}
@@ -324,9 +300,15 @@ class _Batch:
         self.edge_ids = iter(edge_ids)
         self.told = told
 
-    def _write_shard(self, device_id: str) -> tuple[int, int]:
-        rows = self.by_device[device_id]
-        generation, count = self.base[device_id][0] + 1, self.base[device_id][1] + len(rows)
+    def _part(self, device_id: str, rows: list[int]) -> Part:
+        def write(conn: Connection, generation: int) -> None:
+            self._write_shard(conn, device_id, rows, generation)
+
+        return Part(write, facts=len(rows))
+
+    def _write_shard(
+        self, conn: Connection, device_id: str, rows: list[int], generation: int
+    ) -> None:
         col = self.columns
 
         def take(name: str) -> list[Any]:
@@ -363,11 +345,8 @@ class _Batch:
         operation = self.envelope.row(
             self.operation_id, device_id, self.now, generation, self.request
         )
-        with self.store.shard(device_id).begin() as conn:
-            put(conn, t.facts, tuples)
-            put_evidence(conn, device_id, [operation], edges)
-            advance(self.store, conn, generation, count, self.now)
-        return generation, count
+        put(conn, t.facts, tuples)
+        put_evidence(conn, device_id, [operation], edges)
 
     def answers(self) -> pl.DataFrame:
         """The `answers` frame."""

@@ -5,37 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Column
 
 from mnemes_lab.errors import InvalidProvenanceError
-from mnemes_lab.ids import is_uuid4, unique
+from mnemes_lab.ids import unique
 from mnemes_lab.store import tables as t
+from mnemes_lab.store.evidence import operations_frame
 from mnemes_lab.store.operations import item
 from mnemes_lab.store.store import Store
-from mnemes_lab.store.trail import chunks, owners
+from mnemes_lab.store.trail import owners, rows_in
+
+# Kinds of items that the mesh keeps itself, and where.
+_KEPT: dict[str, Column[Any]] = {
+    "fact": t.fact_index.c.fact_id,
+    "operation": t.pooled_operations.c.operation_id,
+    "actor": t.actors.c.actor_id,
+    "device": t.devices.c.device_id,
+    "receipt": t.receipts.c.receipt_id,
+}
 
 
 class Known(NamedTuple):
-    """What the mesh knows of everything a batch of edges names."""
+    """What the mesh knows of everything a batch of edges names: rows by kind and id, and edges."""
 
-    facts: dict[str, str]
-    operations: dict[str, Mapping[str, Any]]  # with their home
-    edges: dict[str, Mapping[str, Any]]
-    actors: set[str]
-    devices: set[str]
-    receipts: set[str]
+    items: dict[str, dict[str, Any]]
+    edges: dict[str, Any]
+
+    def device_of(self, fact_id: str) -> str | None:
+        """The device that holds a fact."""
+        row = self.items["fact"].get(fact_id)
+        return None if row is None else str(row["device_id"])
 
     def need(self, key: str, what: str) -> None:
         """Refuse an item of a kind the mesh keeps itself and does not hold."""
         kind, _, id = key.partition(":")
-        held: Any = {
-            "fact": self.facts,
-            "operation": self.operations,
-            "actor": self.actors,
-            "device": self.devices,
-            "receipt": self.receipts,
-        }.get(kind)
-        if held is not None and id not in held:
+        if kind in self.items and id not in self.items[kind]:
             raise InvalidProvenanceError(
                 f"The {what} is not there.",
                 found=key,
@@ -46,39 +50,22 @@ class Known(NamedTuple):
 def look_up(store: Store, rows: Sequence[Mapping[str, Any]]) -> Known:
     """All that rows of edges name, looked up kind by kind."""
     named: dict[str, set[str]] = {}
+    held: dict[str, dict[str, Any]] = {}
     for row in rows:
         for end in ("source", "target"):
             kind, _, id = row[end].partition(":")
             named.setdefault(kind, set()).add(id)
         if row["operation_id"]:
             named.setdefault("operation", set()).add(row["operation_id"])
-    p, e = t.pooled_operations, t.pooled_edges
-    operations = _find(store, p, p.c.operation_id, named.get("operation", ()))
-    replaced = {row["supersedes_edge_id"] for row in rows if row["supersedes_edge_id"]}
-    return Known(
-        owners(store, sorted(named.get("fact", ()))),
-        {row["operation_id"]: row for row in operations},
-        {row["edge_id"]: row for row in _find(store, e, e.c.edge_id, replaced)},
-        {
-            r["actor_id"]
-            for r in _find(store, t.actors, t.actors.c.actor_id, named.get("actor", ()))
-        },
-        {
-            r["device_id"]
-            for r in _find(store, t.devices, t.devices.c.device_id, named.get("device", ()))
-        },
-        {
-            r["receipt_id"]
-            for r in _find(store, t.receipts, t.receipts.c.receipt_id, named.get("receipt", ()))
-        },
-    )
-
-
-def _find(store: Store, table: Any, column: Any, values: Any) -> list[Any]:
-    found: list[Any] = []
-    for part in chunks(sorted(values)):
-        found += store.rows(select(table).where(column.in_(part)))
-    return found
+    for kind, column in _KEPT.items():
+        ids = sorted(named.get(kind, ()))
+        held[kind] = {row[column.name]: row for row in rows_in(store, column, ids)}
+    if store.read_only and named.get("operation"):  # nobody brings the index up
+        frame = operations_frame(store, {"operation_id": sorted(named["operation"])})
+        held["operation"] = {row["operation_id"]: row for row in frame.to_dicts()}
+    replaced = sorted({row["supersedes_edge_id"] for row in rows if row["supersedes_edge_id"]})
+    edges = rows_in(store, t.pooled_edges.c.edge_id, replaced)
+    return Known(held, {row["edge_id"]: row for row in edges})
 
 
 def need_sources(store: Store, named: Sequence[str]) -> list[str]:
@@ -104,15 +91,12 @@ def need_sources(store: Store, named: Sequence[str]) -> list[str]:
     return unique(keys)
 
 
-def edges_under(
-    store: Store, rows: Sequence[Mapping[str, Any]]
-) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+def edges_under(store: Store, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Any]:
     """Edges already recorded under the operations that rows name."""
-    e = t.pooled_edges
-    wanted = {row["operation_id"] for row in rows if row["operation_id"]}
+    wanted = sorted({row["operation_id"] for row in rows if row["operation_id"]})
     return {
         (row["operation_id"], row["edge_type"], row["source"], row["target"]): row
-        for row in _find(store, e, e.c.operation_id, [w for w in wanted if is_uuid4(w)])
+        for row in rows_in(store, t.pooled_edges.c.operation_id, wanted)
     }
 
 

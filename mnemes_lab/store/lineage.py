@@ -91,11 +91,13 @@ class Lineage:
         return f"Lineage({self.root!r}, {len(self.depths)} items, {self.edges.height} edges{cut})"
 
 
-def items_of(lineage: Lineage, known: Mapping[str, tuple[Any, ...]] | None = None) -> pl.DataFrame:
-    """The `items` frame of a lineage; `known` gives label, device and record time by item."""
+def items_of(
+    depths: Mapping[str, int | None], known: Mapping[str, tuple[Any, ...]] | None = None
+) -> pl.DataFrame:
+    """The `items` frame, nearest first; `known` gives label, device and record time by item."""
     rows = [
         (*key.split(":", 1), depth, *(known or {}).get(key, (None, None, None)))
-        for key, depth in sorted(lineage.depths.items(), key=lambda kv: (kv[1], kv[0]))
+        for key, depth in sorted(depths.items(), key=lambda kv: (kv[1] or 0, kv[0]))
     ]
     wanted = schemas.dtypes(schemas.Items)
     raw = {n: pl.Int64 if isinstance(d, pl.Datetime) else d for n, d in wanted.items()}
@@ -105,7 +107,7 @@ def items_of(lineage: Lineage, known: Mapping[str, tuple[Any, ...]] | None = Non
 def _plain(lineage: Lineage) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     named = [key.partition(":")[2] for key in lineage.depths if key.startswith("operation:")]
     skipped = sorted(id for id in named if not is_uuid4(id))
-    return items_of(lineage), schemas.empty(schemas.Operations), skipped
+    return items_of(lineage.depths), schemas.empty(schemas.Operations), skipped
 
 
 # --- the walk --------------------------------------------------------------------------------
@@ -235,11 +237,12 @@ class Adjacent:
 
 
 class FrameGraph(Adjacent):
-    """Edges of a frame."""
+    """Edges of a frame that no other of them replaces."""
 
     def __init__(self, edges: pl.DataFrame) -> None:
-        """`edges` as they are to be followed."""
-        self.edges = edges
+        """`edges` of one point on the two time axes."""
+        replaced = edges["supersedes_edge_id"].drop_nulls()
+        self.edges = edges = edges.filter(~pl.col("edge_id").is_in(replaced.implode()))
         keyed = edges.select(
             "edge_id",
             pl.concat_str("source_kind", pl.lit(":"), "source_id").alias("source"),
@@ -313,6 +316,4 @@ def lineage(
     walk = checked_walk(direction, depth, limit, stop_at)
     table = frames.read(edges, schemas.Edges)
     table = as_of(table, point, include_superseded=True) if point is not None else table
-    replaced = table["supersedes_edge_id"].drop_nulls()
-    table = table.filter(~pl.col("edge_id").is_in(replaced.implode()))
     return replace(follow(FrameGraph(table), item(root, "root"), walk), as_of=point)

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, Select, select
 
-from mnemes_lab.clock import to_us
+from mnemes_lab.clock import spelled, to_us
 from mnemes_lab.digest import canonical_json
 from mnemes_lab.errors import (
     ConflictError,
@@ -112,6 +112,18 @@ def digest_of(content: Any) -> str:
         content = content.encode()
     raw = content if isinstance(content, bytes) else canonical_json(content)
     return "sha256:" + hashlib.sha256(raw).hexdigest()
+
+
+def request_of(by: By, *told: Any) -> str:
+    """Digest of a request, by which its key recognises a retry; empty without a key."""
+    return digest_of([by.device_id, by.actor_id, *map(_spelled, told)]) if by.key else ""
+
+
+def _spelled(value: Any) -> Any:
+    """A value as JSON can hold it, equal instants alike."""
+    if isinstance(value, Mapping):
+        return {name: spelled(one) for name, one in value.items()}
+    return value
 
 
 def checked_digest(given: str | None, content: Any = None) -> str:

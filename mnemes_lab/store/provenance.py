@@ -178,7 +178,7 @@ class _Batch:
 
     def _under(self, row: dict[str, Any], known: Known) -> str:
         """Where the caller's operation lies, after checking that the edge may go under it."""
-        found = known.operations.get(row["operation_id"])
+        found = known.items["operation"].get(row["operation_id"])
         if found is None:
             raise OperationNotFoundError(
                 "No such operation.", found=row["operation_id"], hint="mesh.operations() lists them"
@@ -203,7 +203,7 @@ class _Batch:
                 found=row["target"],
                 hint="each actor records what it observed itself",
             )
-        mine = self.by.actor_id is None or known.facts.get(id) == self.by.device_id
+        mine = self.by.actor_id is None or known.device_of(id) == self.by.device_id
         if row["edge_type"] == "supersedes" and kind == "fact" and not mine:
             raise AuthorizationDeniedError(
                 "The fact to be superseded is held by another device.",
@@ -215,7 +215,7 @@ class _Batch:
         row["actor_id"] = self.by.actor_id
         for end in ("source", "target"):
             kind, _, id = row[end].partition(":")
-            device = known.facts.get(id) if kind == "fact" else None
+            device = known.device_of(id) if kind == "fact" else None
             if device and (self.by.actor_id is None or device == self.by.device_id):
                 return device
         return ""

@@ -233,7 +233,8 @@ class Store(ShardHandles):
         later change what was seen from here.
         """
         self.clock.forward_to(self.state()["last_instant"])
-        now = int(getattr(self.clock, "peek", self.clock.now)())
+        peek = getattr(self.clock, "peek", None)  # the next write will have that very instant
+        now = int(self.clock.now()) if peek is None else int(peek()) - 1
         p = t.pending_writes.c
         unpublished = self.rows(select(p.written_at).where(p.written_at > 0))
         return min([now, *(int(row["written_at"]) - 1 for row in unpublished)])

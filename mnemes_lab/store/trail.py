@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Column, RowMapping, select
 
 from mnemes_lab.ids import unique
 from mnemes_lab.store import tables as t
@@ -65,13 +65,16 @@ def chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
     return (listed[i : i + _CHUNK] for i in range(0, len(listed), _CHUNK))
 
 
+def rows_in(store: Store, column: Column[Any], values: Iterable[Any]) -> list[RowMapping]:
+    """The rows of a table of pooled.db whose `column` has one of these values."""
+    query = select(column.table)
+    return [row for part in chunks(values) for row in store.rows(query.where(column.in_(part)))]
+
+
 def owners(store: Store, fact_ids: Iterable[str]) -> dict[str, str]:
     """Which device holds each of these facts."""
-    found: dict[str, str] = {}
-    for part in chunks(fact_ids):
-        for row in store.rows(select(t.fact_index).where(t.fact_index.c.fact_id.in_(part))):
-            found[row["fact_id"]] = row["device_id"]
-    return found
+    rows = rows_in(store, t.fact_index.c.fact_id, fact_ids)
+    return {row["fact_id"]: row["device_id"] for row in rows}
 
 
 def told_sources(store: Store, rows: Mapping[int, str | None]) -> dict[int, list[str]]:

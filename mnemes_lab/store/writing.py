@@ -8,16 +8,17 @@ nothing else that would have to be taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Dialect, Table, insert, update
+from sqlalchemy import Connection, Dialect, Table, insert, select, update
 
 from mnemes_lab.errors import CorruptStoreError
 from mnemes_lab.store import tables as t
-from mnemes_lab.store.shard import state_of
 from mnemes_lab.store.store import Store
+
+_FEW = 500  # devices asked for by name
 
 
 class Part(NamedTuple):
@@ -25,6 +26,15 @@ class Part(NamedTuple):
 
     write: Callable[[Connection, int], None]
     facts: int = 0
+
+
+class ShardError(CorruptStoreError):
+    """A shard that cannot be written kept a write from happening."""
+
+    def __init__(self, device_id: str, error: CorruptStoreError) -> None:
+        """Say what the shard said."""
+        super().__init__(error.what, hint=error.hint)
+        self.device_id = device_id
 
 
 def commit(
@@ -47,10 +57,10 @@ def commit(
         before: What to write to pooled.db when announcing: harmless if the write then fails.
 
     Raises:
-        CorruptStoreError: a shard cannot be written; nothing was.
+        ShardError: a shard cannot be written; nothing was.
     """
     pooled, shards = parts.get(""), {d: parts[d] for d in sorted(parts) if d}
-    base = {device_id: _state(store, device_id) for device_id in shards}
+    base = _states(store, shards)
     after = {d: (base[d][0] + 1, base[d][1] + part.facts) for d, part in shards.items()}
 
     def publish(conn: Connection) -> None:
@@ -69,28 +79,35 @@ def commit(
         keys=[(*key, after[key[2]][0]) for key in keys if key[2]],
         also=before,
     )
-    try:
-        for device_id, part in shards.items():
+    for device_id, part in shards.items():
+        try:
             with store.shard(device_id).begin() as conn:
                 part.write(conn, after[device_id][0])
-                advance(store, conn, *after[device_id], now)
-    except BaseException:
-        store.abandon()
-        raise
+                _advance(store, conn, *after[device_id], now)
+        except CorruptStoreError as error:
+            store.abandon(untouched=device_id)
+            raise ShardError(device_id, error) from error
+        except BaseException:
+            store.abandon()
+            raise
     store.publish(after, also=publish)
 
 
-def _state(store: Store, device_id: str) -> tuple[int, int]:
-    if device_id in store.stuck:
-        raise CorruptStoreError(
-            f"The shard of device {device_id} cannot be written: {store.stuck[device_id]}"
-        )
-    with store.shard(device_id).reading() as conn:
-        state = state_of(conn, device_id)
-    return state["generation"], state["facts"]
+def _states(store: Store, device_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Generation and facts of shards, as published: nothing is opened before it is announced."""
+    for device_id in device_ids:
+        if device_id in store.stuck:
+            told = f"The shard of device {device_id} cannot be written: {store.stuck[device_id]}"
+            raise ShardError(device_id, CorruptStoreError(told))
+    c = t.catalogue.c
+    query = select(c.device_id, c.generation, c.facts)
+    if len(device_ids) <= _FEW:
+        query = query.where(c.device_id.in_(device_ids))
+    known = {row["device_id"]: (row["generation"], row["facts"]) for row in store.rows(query)}
+    return {device_id: known[device_id] for device_id in device_ids}
 
 
-def advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
+def _advance(store: Store, conn: Connection, generation: int, facts: int, now: int) -> None:
     """Bring the shard's own state up with its rows, in the same transaction."""
     conn.execute(
         update(t.shard_state).values(
@@ -112,10 +129,14 @@ def put_evidence(conn: Connection, home: str, operations: Rows, edges: Rows) -> 
         put(conn, t.pooled_edges, [("", *row) for row in edges])
 
 
-def put(conn: Connection, table: Table, rows: Rows) -> None:
-    """Insert rows given as plain tuples of all columns but a running key."""
+def put(conn: Connection, table: Table, rows: Rows, *, again: bool = False) -> None:
+    """Insert rows given as plain tuples of all columns but a running key.
+
+    Those that are there stay if this is done `again`, and are an error otherwise.
+    """
     if rows:
-        conn.exec_driver_sql(_insert_sql(conn.dialect, table), list(rows))
+        more = " ON CONFLICT DO NOTHING" if again else ""
+        conn.exec_driver_sql(_insert_sql(conn.dialect, table) + more, list(rows))
 
 
 @lru_cache

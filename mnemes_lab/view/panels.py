@@ -28,8 +28,8 @@ from mnemes_lab import frames
 from mnemes_lab.clock import from_us, to_us
 from mnemes_lab.errors import InputError, MissingExtraError
 from mnemes_lab.store.asof import AsOf
+from mnemes_lab.store.evidence import item_keys
 from mnemes_lab.view.graph import ProvenanceGraph
-from mnemes_lab.view.items import item_keys, named_items
 from mnemes_lab.view.plain import cell, visible
 from mnemes_lab.view.versions import moment
 
@@ -119,7 +119,7 @@ def shown(
     labels = dict(mesh.devices().select("device_id", "label").iter_rows())
     if item is None:
         edges, reach = mesh.edges(as_of=point), ""
-        graph = _graph(lambda: ProvenanceGraph(edges, named_items(mesh, edges, point)), edges)
+        graph = _graph(lambda: ProvenanceGraph(edges, mesh.items(edges, as_of=point)), edges)
     else:
         lineage = mesh.lineage(item, depth=depth, as_of=point, stop_at=_HUBS)
         edges = lineage.edges
@@ -140,7 +140,7 @@ def _graph(draw: Callable[[], ProvenanceGraph], edges: pl.DataFrame) -> str:
     """The picture of edges, or in words why there is none."""
     if not edges.height:
         return "<p>Nothing is on record about where this came from.</p>"
-    items = item_keys(edges).height
+    items = len(item_keys(edges))
     if items > MAX_ITEMS:
         told = f"{items:,} items are too many to draw; the most is {MAX_ITEMS}."
         return f"<p>{told} Hint: look around one item (item=), or take fewer steps (depth=).</p>"

@@ -16,6 +16,8 @@ from mnemes_lab import LabClock, Mesh, schemas
 from mnemes_lab.clock import to_us
 from mnemes_lab.errors import InstantError, InvalidProvenanceError, MissingExtraError, SchemaError
 from mnemes_lab.store.asof import AsOf, as_of
+from mnemes_lab.store.evidence import item_keys
+from mnemes_lab.store.lineage import items_of
 from mnemes_lab.view import panels
 from mnemes_lab.view.clocks import plot_two_clocks
 from mnemes_lab.view.panels import OPEN, StillPanel, as_of_panel, instants, shown
@@ -66,6 +68,7 @@ class Small:
     label: str = "hub"
     broken: str | None = None
     asked: list[Any] = field(default_factory=list)
+    worded_at: AsOf | None = None
 
     def facts(self, *, as_of: AsOf | None = None) -> pl.DataFrame:
         if self.broken:
@@ -82,12 +85,12 @@ class Small:
     def devices(self) -> pl.DataFrame:
         return fill(schemas.Devices, [{"device_id": "d", "label": self.label}])
 
-    def actors(self) -> pl.DataFrame:
-        return fill(schemas.Actors, [{"actor_id": "a", "device_id": "d", "name": "planner"}])
-
-    def operations(self) -> pl.DataFrame:
-        usual = {"operation_kind": "observe", "target_kind": "fact", "recording_device_id": "d"}
-        return fill(schemas.Operations, [{"operation_id": "o", **usual}])
+    def items(self, edges: pl.DataFrame, *, as_of: AsOf | None = None) -> pl.DataFrame:
+        words = {f"fact:{row['fact_id']}": row["text"] for row in self.rows}
+        words |= {"actor:a": "planner", "operation:o": "observe fact", "device:d": self.label}
+        self.worded_at = as_of
+        keys = item_keys(edges)
+        return items_of(dict.fromkeys(keys), {k: (words.get(k), self.label, None) for k in keys})
 
     def history(self, fact_id: str) -> pl.DataFrame:
         rows = [
@@ -213,18 +216,16 @@ def test_the_graph_calls_its_items_by_name(monkeypatch: pytest.MonkeyPatch):
     mesh.ties.append(edge(3, "fact:f2", "observed_by", "device:d", 10))
     mesh.ties.append(edge(4, "fact:f1", "recorded_by", "operation:o", 10))
     assert shown(mesh, None, day(10)).graph == "<i>drawn</i>"
-    assert drawn[0].select("item_kind", "item_id", "label", "device").rows() == [
-        ("actor", "a", "planner", "hub"),
-        ("device", "d", "hub", "hub"),
-        ("fact", "f1", "the 14th", "hub"),
-        ("fact", "f2", None, None),  # what is on record of it was not told yet
-        ("operation", "o", "observe fact", "hub"),
-    ]
+    assert dict(drawn[0].select("item_id", "label").iter_rows()) == {
+        "a": "planner",
+        "d": "hub",
+        "f1": "the 14th",
+        "f2": mesh.rows[1]["text"],
+        "o": "observe fact",
+    }
+    assert mesh.worded_at == AsOf(None, day(10))  # nothing is called what it was called later
     shown(mesh, None, day(12))
     assert ("f1", "the 14th") in drawn[1].select("item_id", "label").rows()  # replaced by then
-    mesh.rows[0]["status"] = "redacted"
-    shown(mesh, None, day(12))
-    assert ("f1", "(redacted)") in drawn[2].select("item_id", "label").rows()
 
 
 def test_texts_are_data_in_the_table_and_in_the_sentence():
