@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 import polars as pl
 import typer
 
-from mnemes_lab import schemas
 from mnemes_lab.cli.base import (
     Folder,
     RecordedAt,
@@ -202,13 +201,7 @@ def _picture(drawn: _Whole | Lineage, ending: str) -> str:
 def _graph(drawn: _Whole | Lineage, ending: str) -> str:
     from mnemes_lab.view.export import graph_json, graphml, to_networkx
 
-    wanted = list(schemas.Items.columns())
-    if drawn.root is None:  # without a root there is no depth
-        graph = to_networkx(drawn.edges, drawn.items.with_columns(depth=0).select(wanted))
-        for data in graph.nodes.values():
-            del data["depth"]
-    else:
-        graph = to_networkx(drawn.edges, drawn.items)
+    graph = to_networkx(drawn.edges, drawn.items)
     return graphml(graph) if ending == ".graphml" else graph_json(graph) + "\n"
 
 
